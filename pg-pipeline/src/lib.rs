@@ -1,0 +1,5 @@
+//! PostgreSQL driver that pipelines thousands of queries over a few connections.
+
+mod error;
+
+pub use error::{DatabaseError, Error, ErrorKind, Outcome, Phase};

@@ -1,0 +1,3 @@
+//! The engine under `pg-pipeline` and `mysql-pipeline`: it knows pipelines and no protocol.
+
+pub mod error;
