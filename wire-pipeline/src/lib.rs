@@ -16,6 +16,7 @@ pub mod lease;
 pub mod options;
 pub mod pipe;
 pub mod pool;
+pub mod row;
 pub mod stats;
 pub mod wire;
 
