@@ -309,7 +309,12 @@ impl RequireAuth {
         if self.allowed & method.bit() != 0 {
             return Ok(());
         }
-        Err(auth(format!("the server wants {} authentication, which `require_auth` excludes", method.name())))
+        Err(auth(match method {
+            Method::None => "the server asks for no authentication, which `require_auth` excludes".to_owned(),
+            _ => {
+                format!("the server asks for {} authentication, which `require_auth` excludes", method.name())
+            }
+        }))
     }
 }
 

@@ -515,6 +515,15 @@ fn a_provider_is_asked_every_time_and_its_failure_is_told() {
 }
 
 #[test]
+fn a_configuration_can_be_shared_and_its_password_awaited_on_any_thread() {
+    fn check<T: Send + Sync>(_: &T) {}
+    fn check_send<T: Send>(_: &T) {}
+    let config = Config::new();
+    check(&config);
+    check_send(&config.get_password());
+}
+
+#[test]
 fn debug_shows_what_helps_and_nothing_secret() {
     let shown = format!(
         "{:?}",

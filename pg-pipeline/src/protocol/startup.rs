@@ -160,7 +160,7 @@ impl Startup {
     }
 
     fn take(&mut self, tag: u8, body: &Bytes) -> Result<Option<Step>, Fault> {
-        let settling = self.authentication.is_accepted() && !self.over;
+        let settling = self.authentication.is_accepted();
         match tag {
             _ if self.over => return Err(protocol("the connection phase is over")),
             b'E' => return Err(refused(report(body)?)),
