@@ -117,8 +117,7 @@ fn configuration_text(work: &Path) -> String {
 #clear DPkg::Pre-Invoke;
 #clear DPkg::Post-Invoke;
 #clear DPkg::Pre-Install-Pkgs;
-#clear Dir::Cache;
-#clear Acquire::IndexTargets;
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Dir::State "{work}/state";
 Dir::State::Lists "{work}/lists";
 Dir::State::status "/dev/null";
