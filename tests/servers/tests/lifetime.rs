@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,10 @@ fn answers(facts: &Value) -> bool {
 }
 
 fn process_runs(facts: &Value) -> bool {
-    facts["pid"].as_u64().is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
+    // An ended process may wait for its parent to notice; it is a zombie then, and as good as gone.
+    let Some(pid) = facts["pid"].as_u64() else { return false };
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 fn folder(facts: &Value) -> Option<PathBuf> {
