@@ -94,7 +94,8 @@ async fn ask(pool: &Pool, random: &mut Random, own: i64, trouble: Trouble) -> bo
             check(asked, random, trouble, |got| assert_eq!(got, (text.clone(), own))).await
         }
         2 => {
-            let asked = pool.query_one::<(Option<String>, i64)>("SELECT $1::text, $2::int8", (None::<String>, own));
+            let asked =
+                pool.query_one::<(Option<String>, i64)>("SELECT $1::text, $2::int8", (None::<String>, own));
             check(asked, random, trouble, |got| assert_eq!(got, (None, own))).await
         }
         _ => {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use testcontainers::bollard::models::PortBinding;
 use testcontainers::bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
-use testcontainers::core::client::docker_client_instance;
 use testcontainers::core::ContainerPort;
+use testcontainers::core::client::docker_client_instance;
 use testcontainers::runners::AsyncRunner as _;
 use testcontainers::{ContainerAsync, ContainerRequest, CopyTargetOptions, GenericImage, ImageExt as _};
 
@@ -61,7 +61,8 @@ pub(crate) async fn start(
         Kind::Postgres => postgres(image),
         Kind::Mysql => mysql(image),
     };
-    let request = with_certificates(request, &certificates).with_label(LABEL, me()).with_startup_timeout(START);
+    let request =
+        with_certificates(request, &certificates).with_label(LABEL, me()).with_startup_timeout(START);
     let container_port = match settings.kind {
         Kind::Postgres => 5432,
         Kind::Mysql => 3306,
@@ -227,7 +228,9 @@ fn me() -> String {
 
 fn is_dead(owner: &str) -> bool {
     let mut words = owner.rsplitn(3, ' ');
-    let (Some(start), Some(pid), Some(place)) = (words.next(), words.next(), words.next()) else { return false };
+    let (Some(start), Some(pid), Some(place)) = (words.next(), words.next(), words.next()) else {
+        return false;
+    };
     let Ok(pid) = pid.parse() else { return false };
     place == namespace() && start_time(pid).is_none_or(|now| now != start)
 }
@@ -253,7 +256,10 @@ mod tests {
     fn image_names_are_split_at_the_tag_only() {
         assert_eq!(image_parts("postgres:18"), ("postgres", "18"));
         assert_eq!(image_parts("local/mysql:9.7"), ("local/mysql", "9.7"));
-        assert_eq!(image_parts("registry.example:5000/postgres"), ("registry.example:5000/postgres", "latest"));
+        assert_eq!(
+            image_parts("registry.example:5000/postgres"),
+            ("registry.example:5000/postgres", "latest")
+        );
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub fn supervise(run: &Path) -> anyhow::Result<()> {
 }
 
 async fn run_in(run: RunFolder) -> anyhow::Result<()> {
-    let _alive = Lock::try_exclusive(&run.supervisor_lock())?.context("another supervisor is at work here")?;
+    let _alive =
+        Lock::try_exclusive(&run.supervisor_lock())?.context("another supervisor is at work here")?;
     record::sweep(&run.record());
     sweep_neighbours(&run);
 
@@ -104,7 +105,9 @@ async fn unused(run: &RunFolder) -> anyhow::Result<Lock> {
 // Short, because the path of a Unix socket holds little more than 100 bytes, and reachable for the servers' account.
 fn temporary_folder() -> anyhow::Result<tempfile::TempDir> {
     let mut parent = std::env::temp_dir();
-    if parent.as_os_str().len() > 50 || (crate::meeting::is_root() && !crate::meeting::open_to_others(&parent)) {
+    if parent.as_os_str().len() > 50
+        || (crate::meeting::is_root() && !crate::meeting::open_to_others(&parent))
+    {
         parent = "/tmp".into();
     }
     let folder = tempfile::Builder::new()
@@ -195,7 +198,8 @@ impl Servers {
         let folder = tempfile::Builder::new().prefix("s").tempdir_in(&self.temporary)?.keep();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711))?;
         let ways = [Origin::Docker, Origin::Private];
-        let (found, refusals) = first_that_works(settings, &ways, |way| self.try_way(way, settings, &folder, note));
+        let (found, refusals) =
+            first_that_works(settings, &ways, |way| self.try_way(way, settings, &folder, note));
         Ok(match found {
             Some((facts, running)) => {
                 eprintln!("{}", facts.description());
