@@ -1,7 +1,7 @@
-//! The database under test: one that is running already, or one that is started for the comparison and ends
-//! with it.
+//! The database under test: one that the user names, or one that is started for the comparison and ends with it.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use test_servers::Kind;
 
 use crate::cli::Database;
 
@@ -17,7 +17,13 @@ impl Running {
             ensure!(Database::of_url(url)? == database, "--url does not name a {database} database");
             return Ok(Self { url: url.to_owned(), pid: None });
         }
-        anyhow::bail!("later")
+        let kind = match database {
+            Database::Postgres => Kind::Postgres,
+            Database::Mysql => Kind::Mysql,
+        };
+        // It stays up for as long as this process, and its caretaker stops it some seconds later.
+        let server = test_servers::server(kind).await.context("no database to compare on (or name one by --url)")?;
+        Ok(Self { url: server.url().to_owned(), pid: server.pid() })
     }
 
     pub(super) fn url(&self) -> &str {

@@ -1,6 +1,8 @@
 //! The table `world` as the service sees it. Each driver and way of access is one implementation of [`Store`]
 //! in a module of its own; nothing outside this folder names a driver.
 
+pub(crate) mod postgres;
+
 use anyhow::Result;
 use serde::Serialize;
 
@@ -9,11 +11,12 @@ use crate::cli::Database;
 /// Ids of the table are 1 to this.
 pub(crate) const WORLDS: i32 = 10_000;
 
-/// A row of the table, as the service's answers show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// A row of the table, as the service's answers show it. It loads from the rows of every driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, pg_pipeline::FromRow)]
 pub(crate) struct World {
     pub(crate) id: i32,
     #[serde(rename = "randomNumber")]
+    #[from_row(rename = "randomnumber")]
     pub(crate) random_number: i32,
 }
 
@@ -66,7 +69,7 @@ pub(crate) struct Metric {
 /// Creates the table where it is missing and fills it up. What is there already is left alone.
 pub(crate) async fn seed(url: &str) -> Result<()> {
     match Database::of_url(url)? {
-        Database::Postgres => anyhow::bail!("later"),
+        Database::Postgres => postgres::seed(url).await,
         Database::Mysql => not_yet(),
     }
 }
@@ -80,7 +83,7 @@ pub(crate) struct Facts {
 
 pub(crate) async fn facts(url: &str) -> Result<Facts> {
     match Database::of_url(url)? {
-        Database::Postgres => anyhow::bail!("later"),
+        Database::Postgres => postgres::facts(url).await,
         Database::Mysql => not_yet(),
     }
 }
