@@ -153,6 +153,11 @@ impl Collector {
         }
     }
 
+    /// What it is counted against.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.held.budget
+    }
+
     /// Takes bytes of a message. Over a limit they are dropped, and so is what was collected before.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.overflow.is_some() {
