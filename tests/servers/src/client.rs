@@ -151,6 +151,14 @@ fn reach_supervisor(run: &RunFolder) -> anyhow::Result<UnixStream> {
     }
 }
 
+/// For this crate's own tests: a server that the supervisor started, whatever URL the environment names.
+#[cfg(all(test, feature = "supervisor"))]
+pub(crate) fn started(kind: Kind) -> Server {
+    let settings = Settings { url: None, ..Settings::from_environment(kind).unwrap() };
+    let (facts, _) = ask_supervisor(settings).unwrap().unwrap_or_else(|more| panic!("{}", nothing_works(kind, &more)));
+    Server::new(facts)
+}
+
 fn connect(run: &RunFolder) -> Option<UnixStream> {
     UnixStream::connect(read_pointer(&run.socket_pointer())?).ok()
 }
@@ -158,4 +166,32 @@ fn connect(run: &RunFolder) -> Option<UnixStream> {
 // Past the test harness, which swallows what `eprintln!` writes: this line belongs in every run's output.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_server_that_does_not_answer_is_an_error_and_not_a_detour() {
+        // Bound and closed at once: nothing listens there.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for (kind, scheme) in [(Kind::Postgres, "postgres"), (Kind::Mysql, "mysql")] {
+            let error = named(kind, format!("{scheme}://me:pw@127.0.0.1:{port}/d")).unwrap_err();
+            assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error:#}");
+            assert!(!format!("{error:#}").contains("pw"), "{error:#}");
+        }
+    }
+
+    #[cfg(feature = "supervisor")]
+    #[test]
+    fn a_named_server_is_used_as_it_is() {
+        for kind in [Kind::Postgres, Kind::Mysql] {
+            let running = started(kind);
+            let facts = named(kind, running.url().to_owned()).unwrap();
+            assert_eq!(facts.url, running.url());
+            assert_eq!(facts.version, running.version());
+            assert_eq!(facts.origin, Origin::Url);
+        }
+    }
 }
