@@ -1,3 +1,30 @@
 //! The engine under `pg-pipeline` and `mysql-pipeline`: it knows pipelines and no protocol.
+//!
+//! Applications use one of the drivers; this crate is for whoever writes one.
+//!
+//! A **pipe** is one connection: a queue of entries not yet sent, a FIFO of entries that await answers, and one task,
+//! the pump, that moves bytes. An **entry** is one request on its way. A **pool** is a fixed set of pipes. A **lease**
+//! is one pipe out of sharing for as long as somebody needs its session.
+//!
+//! A driver implements [`wire::Wire`] (a pure state machine that frames requests and recognises answers) and
+//! [`wire::Driver`] (how to connect), and gets [`Pool`] and [`Lease`].
 
+pub mod answer;
+pub mod buffer;
 pub mod error;
+pub mod lease;
+pub mod options;
+pub mod pipe;
+pub mod pool;
+pub mod row;
+pub mod stats;
+pub mod wire;
+
+mod entry;
+mod faults;
+mod gate;
+mod jitter;
+
+pub use lease::Lease;
+pub use options::Options;
+pub use pool::Pool;

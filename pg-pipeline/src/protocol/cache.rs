@@ -1,0 +1,199 @@
+//! Which statements one connection has prepared: a bounded cache, least recently used first out.
+//!
+//! An entry is made when its Parse is framed, so that requests framed behind it bind at once. What is evicted is
+//! closed in line: the Close goes out with the next request, behind everything that uses the statement.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use super::messages::Description;
+use crate::statement::{Learned, StatementKey};
+
+/// A statement's name on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StatementId(u64);
+
+impl StatementId {
+    /// The unnamed statement.
+    pub(crate) const UNNAMED: Self = Self(0);
+
+    /// `pp` and a number; empty for the unnamed one.
+    pub(crate) fn name(self) -> String {
+        if self == Self::UNNAMED { String::new() } else { format!("pp{}", self.0) }
+    }
+}
+
+/// A statement that this connection has parsed, or is about to.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) id: StatementId,
+    pub(crate) name: String,
+    /// What this connection's server said of its rows: `None` inside for a statement without rows.
+    pub(crate) description: OnceLock<Option<Arc<Description>>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(id: StatementId) -> Arc<Self> {
+        Arc::new(Self { id, name: id.name(), description: OnceLock::new() })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    entries: HashMap<u64, Vec<Cached>>,
+    len: usize,
+    most: usize,
+    clock: u64,
+    next: u64,
+    /// Names to close with the next request.
+    to_close: Vec<StatementId>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    learned: Arc<Learned>,
+    prepared: Arc<Prepared>,
+    used: u64,
+}
+
+impl Cache {
+    /// At most `most` named statements; with 0 every statement is unnamed.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { entries: HashMap::new(), len: 0, most, clock: 0, next: 1, to_close: Vec::new() }
+    }
+
+    pub(crate) fn get(&mut self, learned: &Arc<Learned>) -> Option<Arc<Prepared>> {
+        self.clock += 1;
+        let clock = self.clock;
+        let bucket = self.entries.get_mut(&learned.hash)?;
+        let found = bucket.iter_mut().find(|cached| {
+            Arc::ptr_eq(&cached.learned, learned)
+                || (cached.learned.key() == learned.key()
+                    && cached.learned.parameters() == learned.parameters())
+        })?;
+        found.used = clock;
+        Some(Arc::clone(&found.prepared))
+    }
+
+    /// A name for a statement that is about to be parsed. Another one may have to make room.
+    pub(crate) fn insert(&mut self, learned: &Arc<Learned>) -> Arc<Prepared> {
+        if self.most == 0 {
+            return Prepared::new(StatementId::UNNAMED);
+        }
+        // What was prepared of the same text with other types is of no use any more.
+        self.remove_text(learned.key());
+        while self.len >= self.most {
+            self.evict_oldest();
+        }
+        let prepared = Prepared::new(StatementId(self.next));
+        self.next += 1;
+        self.clock += 1;
+        let cached =
+            Cached { learned: Arc::clone(learned), prepared: Arc::clone(&prepared), used: self.clock };
+        self.entries.entry(learned.hash).or_default().push(cached);
+        self.len += 1;
+        prepared
+    }
+
+    /// It must not be used again. `exists` says whether the server has it.
+    pub(crate) fn remove(&mut self, prepared: &Arc<Prepared>, exists: bool) {
+        let mut removed = 0;
+        self.entries.retain(|_, bucket| {
+            let before = bucket.len();
+            bucket.retain(|cached| !Arc::ptr_eq(&cached.prepared, prepared));
+            removed += before - bucket.len();
+            !bucket.is_empty()
+        });
+        self.len -= removed;
+        if removed > 0 && exists {
+            self.to_close.push(prepared.id);
+        }
+    }
+
+    /// The server has forgotten all statements.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.to_close.clear();
+        self.len = 0;
+    }
+
+    /// The names to close with the next request.
+    pub(crate) fn take_to_close(&mut self) -> Vec<StatementId> {
+        std::mem::take(&mut self.to_close)
+    }
+
+    fn remove_text(&mut self, key: StatementKey<'_>) {
+        let Some(bucket) = self.entries.get_mut(&key.hash) else { return };
+        let before = bucket.len();
+        let to_close = &mut self.to_close;
+        bucket.retain(|cached| {
+            let other = cached.learned.key() != key;
+            if !other {
+                to_close.push(cached.prepared.id);
+            }
+            other
+        });
+        self.len -= before - bucket.len();
+    }
+
+    /// The cache is small and misses are rare: a look at all entries is cheaper than a list kept in order.
+    fn evict_oldest(&mut self) {
+        let oldest = self
+            .entries
+            .values()
+            .flatten()
+            .min_by_key(|cached| cached.used)
+            .map(|cached| Arc::clone(&cached.prepared));
+        match oldest {
+            Some(prepared) => self.remove(&prepared, true),
+            None => self.len = 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postgres_types::Type;
+
+    fn learned(text: &str, r#type: Type) -> Arc<Learned> {
+        let learned = Learned::new(StatementKey::of(text));
+        learned.learn(Box::new([r#type]));
+        learned
+    }
+
+    #[test]
+    fn the_least_recently_used_statement_is_closed() {
+        let mut cache = Cache::new(2);
+        let (a, b, c) = (learned("a", Type::INT4), learned("b", Type::INT4), learned("c", Type::INT4));
+        let a_id = cache.insert(&a).id;
+        let b_id = cache.insert(&b).id;
+        assert_eq!(cache.get(&a).map(|prepared| prepared.id), Some(a_id));
+        cache.insert(&c);
+        assert!(cache.get(&b).is_none());
+        assert!(cache.get(&a).is_some());
+        assert_eq!(cache.take_to_close(), [b_id]);
+        assert!(cache.take_to_close().is_empty());
+    }
+
+    #[test]
+    fn the_same_text_with_other_types_replaces_what_was_prepared() {
+        let mut cache = Cache::new(8);
+        let old = learned("a", Type::INT4);
+        let old_id = cache.insert(&old).id;
+        let new = learned("a", Type::TEXT);
+        assert!(cache.get(&new).is_none());
+        cache.insert(&new);
+        assert!(cache.get(&old).is_none());
+        assert_eq!(cache.take_to_close(), [old_id]);
+        assert_eq!(cache.len, 1);
+    }
+
+    #[test]
+    fn without_a_cache_every_statement_is_unnamed() {
+        let mut cache = Cache::new(0);
+        let a = learned("a", Type::INT4);
+        assert_eq!(cache.insert(&a).name, "");
+        assert!(cache.get(&a).is_none());
+    }
+}

@@ -1,0 +1,133 @@
+//! What is asked of the server, encoded by its caller and independent of any connection.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
+use wire_pipeline::wire::{Opening, Request as EngineRequest};
+
+use crate::statement::Learned;
+
+/// One exchange: everything up to one ReadyForQuery.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Statements that share one Sync: they succeed or fail together. Nearly always one.
+    Run(Run),
+    /// Prepares a statement of which nothing is known, and asks what it takes and gives.
+    Learn(Arc<Learned>),
+    /// A script of text, by the simple protocol. Its rows are not wanted.
+    Script(Script),
+}
+
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// What opens the transaction that this is the first of.
+    opening: Option<Part>,
+    pub(crate) parts: SmallVec<[Part; 1]>,
+    /// Whether the last part's rows are wanted.
+    pub(crate) rows: bool,
+}
+
+/// One statement with its parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) statement: Arc<Learned>,
+    /// Formats, count and values; see [`crate::params::encode`].
+    pub(crate) bound: Bytes,
+}
+
+#[derive(Debug)]
+pub(crate) struct Script {
+    opening: Option<Part>,
+    text: Box<str>,
+    /// The engine's own, to put the session right.
+    pub(crate) own: bool,
+}
+
+impl Request {
+    /// A single statement.
+    pub(crate) fn query(statement: Arc<Learned>, bound: Bytes, rows: bool) -> Self {
+        Self::Run(Run { opening: None, parts: smallvec![Part { statement, bound }], rows })
+    }
+
+    /// Statements that succeed or fail together.
+    pub(crate) fn batch(parts: Vec<Part>) -> Self {
+        Self::Run(Run { opening: None, parts: parts.into(), rows: false })
+    }
+
+    pub(crate) fn script(text: impl Into<Box<str>>) -> Self {
+        Self::Script(Script { opening: None, text: text.into(), own: false })
+    }
+
+    /// A script of the engine's, to put the session right.
+    pub(crate) fn own_script(text: impl Into<Box<str>>) -> Self {
+        Self::Script(Script { opening: None, text: text.into(), own: true })
+    }
+}
+
+impl Run {
+    /// All statements in the order in which they go out.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Part> {
+        self.opening.iter().chain(&self.parts)
+    }
+}
+
+impl Script {
+    /// The text that goes out. An opening shares it: the server runs a script up to its first error.
+    pub(crate) fn text(&self) -> String {
+        match &self.opening {
+            Some(opening) => format!("{};{}", opening.statement.text, self.text),
+            None => self.text.to_string(),
+        }
+    }
+}
+
+impl EngineRequest for Request {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Run(run) => run.all().map(|part| part.bound.len()).sum(),
+            Self::Learn(learned) => learned.text.len(),
+            Self::Script(script) => script.text.len(),
+        }
+    }
+
+    fn expected_micros(&self) -> u32 {
+        match self {
+            Self::Run(run) => {
+                run.all().fold(0, |sum: u32, part| sum.saturating_add(part.statement.expected_micros()))
+            }
+            Self::Learn(learned) => learned.expected_micros(),
+            Self::Script(_) => 1_000,
+        }
+    }
+
+    fn observed_micros(&self, micros: u32) {
+        if let Self::Run(run) = self
+            && let [part] = &run.parts[..]
+        {
+            part.statement.observed_micros(micros);
+        }
+    }
+
+    fn open(&mut self, Opening(opening): Opening<Self>) {
+        let Self::Run(mut opening) = *opening else { return };
+        let opening = opening.parts.pop();
+        match self {
+            Self::Run(run) => run.opening = opening,
+            Self::Script(script) => script.opening = opening,
+            // Preparing needs no transaction; the caller hands the opening on.
+            Self::Learn(_) => {
+                debug_assert!(false, "a statement is learnt before its lease has an opening to give")
+            }
+        }
+    }
+
+    fn take_opening(&mut self) -> Option<Opening<Self>> {
+        let opening = match self {
+            Self::Run(run) => run.opening.take(),
+            Self::Script(script) => script.opening.take(),
+            Self::Learn(_) => None,
+        }?;
+        Some(Opening(Box::new(Self::query(opening.statement, opening.bound, false))))
+    }
+}

@@ -1,0 +1,580 @@
+//! One connection's protocol after the handshake: requests in, answers out.
+//!
+//! Every request ends with its own Sync (a script with its own ReadyForQuery), so an answer is final at ReadyForQuery
+//! and nowhere before: an error that Sync raises after CommandComplete belongs to this request.
+//!
+//! ```text
+//!  per statement:  [Parse '1'] [ParameterDescription 't'] [RowDescription 'T' | NoData 'n']   when it is parsed here
+//!                  BindComplete '2'  DataRow 'D'*  (CommandComplete 'C' | EmptyQueryResponse 'I')
+//!  ErrorResponse 'E' anywhere: the server skips to Sync
+//!  ReadyForQuery 'Z': the answer is complete
+//!  NoticeResponse 'N', ParameterStatus 'S', NotificationResponse 'A', CloseComplete '3': anywhere
+//! ```
+//!
+//! Sees bytes only. Sources: PostgreSQL documentation, "Extended Query", "Pipelining" and "Message Formats".
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::BufMut as _;
+use postgres_protocol::message::frontend;
+use postgres_types::{Oid, Type};
+use smallvec::SmallVec;
+use wire_pipeline::answer::{Budget, Collector};
+use wire_pipeline::buffer::{Out, ReadBuffer};
+use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Wire};
+
+use super::answer::{Answer, Ran, Stale};
+use super::cache::{Cache, Prepared};
+use super::fields::parse_error_fields;
+use super::messages::{Description, Header, Tag, Verb, malformed, parameter_types};
+use super::request::{Part, Request, Run};
+use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
+use crate::statement::{Learned, check_text};
+
+/// A message other than a row must fit into memory whole; none of a sane server comes near this.
+const LARGEST_MESSAGE: usize = 64 << 20;
+/// A row that is larger is collected as it arrives instead of being gathered in the read buffer first.
+const LARGE_ROW: usize = 8 * 1024;
+
+/// What a connection knows of itself.
+pub(crate) struct PgWire {
+    budget: Arc<Budget>,
+    cache: Cache,
+    setup: Arc<[String]>,
+    /// The transaction status of the latest ReadyForQuery: idle, in a transaction, in a failed one.
+    status: u8,
+    /// Settings were changed by somebody other than the engine.
+    touched: bool,
+    /// Statements were prepared or dropped by name: only DISCARD ALL puts that right.
+    prepared_by_name: bool,
+    /// As reported by ParameterStatus.
+    parameters: HashMap<Box<str>, Box<str>>,
+    /// A row of which a part has arrived: bytes to come.
+    row_left: usize,
+    last_words: Option<Arc<DatabaseError>>,
+}
+
+/// A request on its way.
+pub(crate) struct Pending {
+    kind: Kind,
+    collector: Collector,
+    tags: SmallVec<[Tag; 1]>,
+    /// Which statement of the request the server is at.
+    at: usize,
+    /// The statement at hand is bound: from here on something may have been executed.
+    bound: bool,
+    /// Something of the request was executed.
+    executed: bool,
+    error: Option<DatabaseError>,
+    /// The parameter types, of [`Kind::Learn`].
+    parameters: Option<Box<[Oid]>>,
+}
+
+enum Kind {
+    Run {
+        parts: SmallVec<[PendingPart; 1]>,
+        /// The first part opens a transaction.
+        opened: bool,
+        rows: bool,
+    },
+    Learn {
+        prepared: Arc<Prepared>,
+        parsed: bool,
+    },
+    Script {
+        own: bool,
+    },
+}
+
+struct PendingPart {
+    prepared: Arc<Prepared>,
+    /// This request parses the statement.
+    parses: Parses,
+}
+
+/// How far parsing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parses {
+    /// It was done before.
+    No,
+    Asked,
+    Done,
+}
+
+impl PgWire {
+    pub(crate) fn new(
+        budget: &Arc<Budget>,
+        statement_cache: usize,
+        setup: Arc<[String]>,
+        parameters: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        Self {
+            budget: Arc::clone(budget),
+            cache: Cache::new(statement_cache),
+            setup,
+            status: b'I',
+            touched: false,
+            prepared_by_name: false,
+            parameters: parameters.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            row_left: 0,
+            last_words: None,
+        }
+    }
+
+    fn frame_run(&mut self, run: &Run, out: &mut Out) -> Kind {
+        self.frame_closes(out);
+        let opened = run.all().count() > run.parts.len();
+        let parts = run.all().map(|part| self.frame_part(part, out)).collect();
+        frontend::sync(out.tail());
+        Kind::Run { parts, opened, rows: run.rows }
+    }
+
+    fn frame_part(&mut self, part: &Part, out: &mut Out) -> PendingPart {
+        let (prepared, parses) = match self.cache.get(&part.statement) {
+            Some(prepared) => (prepared, Parses::No),
+            None => {
+                let prepared = self.cache.insert(&part.statement);
+                self.frame_closes(out);
+                frame_parse(
+                    &prepared,
+                    &part.statement.text,
+                    part.statement.parameters().unwrap_or_default(),
+                    out,
+                );
+                (prepared, Parses::Asked)
+            }
+        };
+        frame_bind(&prepared, part, out);
+        // Execute of the unnamed portal without a limit on rows.
+        out.tail().extend_from_slice(b"E\0\0\0\x09\0\0\0\0\0");
+        PendingPart { prepared, parses }
+    }
+
+    fn frame_learn(&mut self, learned: &Arc<Learned>, out: &mut Out) -> Kind {
+        let prepared = self.cache.insert(learned);
+        self.frame_closes(out);
+        frame_parse(&prepared, &learned.text, &[], out);
+        frontend::sync(out.tail());
+        Kind::Learn { prepared, parsed: false }
+    }
+
+    /// Closes of evicted statements go out with whatever goes out next: their answers belong to its Sync.
+    fn frame_closes(&mut self, out: &mut Out) {
+        for id in self.cache.take_to_close() {
+            // Names are our own and hold no NUL, so writing cannot fail.
+            let _ = frontend::close(b'S', &id.name(), out.tail());
+        }
+    }
+
+    /// Reads one message, which is whole unless it is a row.
+    fn message(&mut self, head: Option<&mut Pending>, tag: u8, body: &[u8]) -> Result<Option<Done>, Fault> {
+        match tag {
+            b'N' => {
+                crate::notice::log(&parse_error_fields(body)?);
+                return Ok(None);
+            }
+            b'S' => {
+                self.parameter_status(body, head.as_deref().is_some_and(Pending::is_own))?;
+                return Ok(None);
+            }
+            // Notifications reach whoever listens; a shared session does not.
+            b'A' => return Ok(None),
+            b'E' => {
+                let error = parse_error_fields(body)?;
+                if error.is_fatal() {
+                    self.last_words = Some(Arc::new(error));
+                    return Err(Fault::new(
+                        ErrorKind::Io,
+                        Outcome::Unknown,
+                        "the server ended the connection",
+                    ));
+                }
+                return match head {
+                    Some(pending) if pending.error.is_none() => {
+                        pending.error = Some(error);
+                        Ok(None)
+                    }
+                    Some(_) => Err(malformed("a second error before it was ready")),
+                    None => Err(malformed("an error that nobody asked for")),
+                };
+            }
+            _ => {}
+        }
+        let Some(pending) = head else { return Err(malformed("an answer that nobody asked for")) };
+        match tag {
+            b'Z' => {
+                let [status] = *body else { return Err(malformed("a ReadyForQuery")) };
+                if !matches!(status, b'I' | b'T' | b'E') {
+                    return Err(malformed("a transaction status"));
+                }
+                self.status = status;
+                Ok(Some(Done))
+            }
+            // CloseComplete of an evicted statement.
+            b'3' => Ok(None),
+            b'G' | b'H' | b'W' => Err(Fault::new(
+                ErrorKind::Protocol,
+                Outcome::Unknown,
+                "the statement started a COPY, which is not offered here; its connection was closed",
+            )),
+            _ if pending.error.is_some() => Err(malformed("an answer behind an error")),
+            b'C' => {
+                let tag = Tag::parse(body)?;
+                self.heed(tag, pending.is_own());
+                pending.complete(tag)
+            }
+            _ => pending.message(tag, body),
+        }
+        .map_err(|error| error.with_outcome(Outcome::Unknown))
+    }
+
+    /// Remembers what a command changed.
+    fn heed(&mut self, tag: Tag, own: bool) {
+        match tag.verb {
+            Verb::Other | Verb::Rollback => {}
+            Verb::Session => self.touched |= !own,
+            Verb::Prepared => {
+                self.touched |= !own;
+                self.prepared_by_name |= !own;
+            }
+        }
+    }
+
+    fn parameter_status(&mut self, body: &[u8], own: bool) -> Result<(), Fault> {
+        let mut parts = body.split(|byte| *byte == 0);
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
+            return Err(malformed("a ParameterStatus"));
+        };
+        let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        if self.parameters.len() < 1_000 || self.parameters.contains_key(&*name) {
+            let before = self.parameters.insert((&*name).into(), (&*value).into());
+            self.touched |= !own && before.as_deref() != Some(&*value);
+        }
+        Ok(())
+    }
+
+    /// The oldest request's answer is complete.
+    fn conclude(&mut self, pending: &mut Pending) -> Result<Answer, Fault> {
+        let error = pending.error.take();
+        if pending.is_own() {
+            self.touched = false;
+            self.prepared_by_name &= error.is_some();
+        }
+        match &pending.kind {
+            Kind::Run { parts, opened, .. } => {
+                for (index, part) in parts.iter().enumerate() {
+                    if part.parses == Parses::Asked {
+                        // It was not parsed: those who bind it meanwhile learn that it does not exist.
+                        self.cache.remove(&part.prepared, false);
+                    } else if error.is_some() && index == pending.at && !pending.bound {
+                        // What is known of it is out of date, or the binding was wrong: cheap to parse again.
+                        self.cache.remove(&part.prepared, true);
+                    }
+                }
+                let skip = usize::from(*opened);
+                if let Some(error) = error {
+                    let several = parts.len() > 1 + skip;
+                    let refused = pending.refused(error, self.status);
+                    let item = pending.at.saturating_sub(skip);
+                    return if several {
+                        refused.map_err(|error| error.context(format!("batch item {item}")))
+                    } else {
+                        refused
+                    };
+                }
+                let description = parts.last().and_then(|part| part.prepared.description.get().cloned());
+                if pending.at != parts.len() {
+                    return Err(malformed("an answer that ended before its statements did"));
+                }
+                let tags = pending.tags.iter().skip(skip).copied().collect();
+                let rows = pending.rows()?;
+                Ok(Answer::Ran(Ran { tags, description: description.flatten(), rows }))
+            }
+            Kind::Learn { prepared, parsed } => {
+                if !parsed || error.is_some() {
+                    self.cache.remove(prepared, *parsed);
+                }
+                if let Some(error) = error {
+                    return Err(Fault::refused(error));
+                }
+                let parameters =
+                    pending.parameters.take().ok_or_else(|| malformed("no parameter description"))?;
+                Ok(Answer::Learnt { parameters })
+            }
+            Kind::Script { .. } => match error {
+                Some(error) => Err(Fault::refused(error)),
+                None => Ok(Answer::Script),
+            },
+        }
+    }
+
+    /// The script that undoes what a session's holder may have changed; DISCARD ALL without dropping our statements.
+    /// Source: PostgreSQL documentation, "DISCARD".
+    fn reset_script(&mut self) -> &'static str {
+        if self.prepared_by_name {
+            self.cache.clear();
+            return "DISCARD ALL";
+        }
+        "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+         SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES"
+    }
+}
+
+/// An answer is complete.
+struct Done;
+
+impl Pending {
+    fn new(kind: Kind, budget: &Arc<Budget>) -> Self {
+        Self {
+            kind,
+            collector: Collector::new(budget),
+            tags: SmallVec::new(),
+            at: 0,
+            bound: false,
+            executed: false,
+            error: None,
+            parameters: None,
+        }
+    }
+
+    /// The engine's own, to put the session right.
+    fn is_own(&self) -> bool {
+        matches!(self.kind, Kind::Script { own: true })
+    }
+
+    /// Whether rows are wanted now.
+    fn wants_rows(&self) -> bool {
+        match &self.kind {
+            Kind::Run { parts, rows, .. } => *rows && self.at + 1 == parts.len(),
+            Kind::Script { .. } | Kind::Learn { .. } => false,
+        }
+    }
+
+    /// A row may come now.
+    fn allows_rows(&self) -> bool {
+        match &self.kind {
+            Kind::Run { .. } => self.bound && self.error.is_none(),
+            Kind::Script { .. } => self.error.is_none(),
+            Kind::Learn { .. } => false,
+        }
+    }
+
+    /// One statement has run.
+    fn complete(&mut self, tag: Tag) -> Result<Option<Done>, Fault> {
+        self.executed = true;
+        match &self.kind {
+            Kind::Run { .. } if self.bound => {
+                self.tags.push(tag);
+                self.at += 1;
+                self.bound = false;
+                Ok(None)
+            }
+            Kind::Script { .. } => Ok(None),
+            Kind::Run { .. } | Kind::Learn { .. } => Err(malformed("a completion without a statement")),
+        }
+    }
+
+    fn message(&mut self, tag: u8, body: &[u8]) -> Result<Option<Done>, Fault> {
+        let at = self.at;
+        match (&mut self.kind, tag) {
+            (Kind::Run { parts, .. }, _) => {
+                let Some(part) = parts.get_mut(at) else {
+                    return Err(malformed("an answer behind the last statement's"));
+                };
+                match (tag, part.parses) {
+                    (b'1', Parses::Asked) => part.parses = Parses::Done,
+                    (b't', Parses::Done) => {}
+                    (b'T', Parses::Done) => {
+                        let _ = part.prepared.description.set(Some(Arc::new(Description::parse(body)?)));
+                    }
+                    (b'n', Parses::Done) => {
+                        let _ = part.prepared.description.set(None);
+                    }
+                    (b'2', Parses::No | Parses::Done) if !self.bound => self.bound = true,
+                    (b'I', _) if self.bound => return self.complete(Tag::default()),
+                    _ => return Err(malformed("a message out of place")),
+                }
+            }
+            (Kind::Learn { parsed, .. }, b'1') => *parsed = true,
+            (Kind::Learn { parsed: true, .. }, b't') => self.parameters = Some(parameter_types(body)?),
+            (Kind::Learn { prepared, parsed: true }, b'T') => {
+                let _ = prepared.description.set(Some(Arc::new(Description::parse(body)?)));
+            }
+            (Kind::Learn { prepared, parsed: true }, b'n') => {
+                let _ = prepared.description.set(None);
+            }
+            (Kind::Script { .. }, b'I' | b'T') => self.executed = true,
+            _ => return Err(malformed("a message out of place")),
+        }
+        Ok(None)
+    }
+
+    /// The server refused. When nothing was executed and no transaction was open, and the reason is that what was
+    /// known of the statement is out of date, it may be run again.
+    fn refused(&self, error: DatabaseError, status: u8) -> Result<Answer, Fault> {
+        let relearn = match error.code() {
+            // The plan's result changed; the statement does not exist.
+            "0A000" | "26000" => false,
+            // Types do not fit (any more).
+            "42804" | "42883" | "42P08" | "42P18" | "42725" | "42846" | "42P02" | "22P03" | "08P01" => true,
+            _ => return Err(Fault::refused(error)),
+        };
+        let alone = matches!(&self.kind, Kind::Run { opened: false, .. });
+        if alone && !self.executed && !self.bound && status == b'I' {
+            return Ok(Answer::Stale(Stale { error: Fault::refused(error), relearn }));
+        }
+        Err(Fault::refused(error))
+    }
+
+    fn rows(&mut self) -> Result<wire_pipeline::answer::Chunks, Fault> {
+        let empty = Collector::new(self.collector.budget());
+        std::mem::replace(&mut self.collector, empty)
+            .finish()
+            .map_err(|overflow| Fault::new(ErrorKind::Busy, Outcome::Completed, overflow.to_string()))
+    }
+}
+
+impl Wire for PgWire {
+    type Request = Request;
+    type Pending = Pending;
+    type Answer = Answer;
+    type Server = DatabaseError;
+
+    fn frame(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
+        let kind = match request {
+            Request::Run(run) => self.frame_run(run, out),
+            Request::Learn(learned) => self.frame_learn(learned, out),
+            Request::Script(script) => {
+                let text = script.text();
+                if let Err(error) = check_text(&text) {
+                    return Framed::Refused(error);
+                }
+                let _ = frontend::query(&text, out.tail());
+                Kind::Script { own: script.own }
+            }
+        };
+        Framed::Sent(Pending::new(kind, &self.budget))
+    }
+
+    fn receive(
+        &mut self,
+        mut head: Option<&mut Pending>,
+        input: &mut ReadBuffer,
+    ) -> Result<Received<Self>, Fault> {
+        loop {
+            if self.row_left > 0 {
+                let Some(pending) = head.as_deref_mut() else {
+                    return Err(malformed("a row that nobody asked for"));
+                };
+                let piece = input.data();
+                let count = piece.len().min(self.row_left);
+                if count == 0 {
+                    return Ok(Received::More);
+                }
+                if pending.wants_rows() {
+                    pending.collector.push(piece.get(..count).unwrap_or_default());
+                }
+                self.row_left -= count;
+                if self.row_left == 0 {
+                    pending.collector.end_message();
+                }
+                input.consume(count);
+                continue;
+            }
+            let data = input.data();
+            let Some(header) = Header::read(data)? else { return Ok(Received::More) };
+            if header.tag == b'D' {
+                let Some(pending) = head.as_deref_mut().filter(|pending| pending.allows_rows()) else {
+                    return Err(malformed("a row that nobody asked for"));
+                };
+                pending.executed = true;
+                let here = data.len().min(header.total());
+                if here < header.total() && header.total() <= LARGE_ROW {
+                    return Ok(Received::More);
+                }
+                if pending.wants_rows() {
+                    pending.collector.push(data.get(..here).unwrap_or_default());
+                }
+                if here == header.total() {
+                    pending.collector.end_message();
+                }
+                self.row_left = header.total() - here;
+                input.consume(here);
+                continue;
+            }
+            if header.body > LARGEST_MESSAGE {
+                return Err(malformed("a message of impossible size"));
+            }
+            let Some(body) = data.get(Header::LEN..header.total()) else { return Ok(Received::More) };
+            let done = self.message(head.as_deref_mut(), header.tag, body)?;
+            input.consume(header.total());
+            if let (Some(Done), Some(pending)) = (done, head.as_deref_mut()) {
+                return match self.conclude(pending) {
+                    // A broken dialogue, unlike a refusal, costs the connection.
+                    Err(error) if error.kind() == ErrorKind::Protocol => Err(error),
+                    reply => Ok(Received::Answer(reply)),
+                };
+            }
+        }
+    }
+
+    fn condition(&self) -> Condition {
+        match self.status {
+            b'I' if self.touched => Condition::Touched,
+            b'I' => Condition::Clean,
+            _ => Condition::InTransaction,
+        }
+    }
+
+    fn settle(&mut self, occasion: Occasion) -> Vec<Request> {
+        let mut requests = Vec::new();
+        if self.status != b'I' {
+            requests.push(Request::own_script("ROLLBACK"));
+        }
+        let reset = match occasion {
+            Occasion::Connected => false,
+            // A rollback undoes what a transaction set.
+            Occasion::Tainted => self.touched || self.status == b'I',
+            Occasion::Returned { touched } => touched || self.touched,
+        };
+        if reset {
+            // A transaction block cannot hold DISCARD ALL, so the parts go as scripts of their own where needed.
+            requests.push(Request::own_script(self.reset_script()));
+        }
+        if reset || occasion == Occasion::Connected {
+            requests.extend(self.setup.iter().map(|statement| Request::own_script(statement.as_str())));
+        }
+        requests
+    }
+
+    fn goodbye(&mut self, out: &mut Out) {
+        frontend::terminate(out.tail());
+    }
+
+    fn last_words(&self) -> Option<Arc<DatabaseError>> {
+        self.last_words.clone()
+    }
+}
+
+/// Parse, then Describe of the statement.
+fn frame_parse(prepared: &Prepared, text: &str, types: &[Type], out: &mut Out) {
+    let tail = out.tail();
+    // Texts were checked for NUL when they were learnt, and for size: writing cannot fail.
+    let _ = frontend::parse(&prepared.name, text, types.iter().map(Type::oid), tail);
+    let _ = frontend::describe(b'S', &prepared.name, tail);
+}
+
+/// Bind to the unnamed portal, results in binary format.
+fn frame_bind(prepared: &Prepared, part: &Part, out: &mut Out) {
+    let tail = out.tail();
+    // The length counts itself, the empty portal name, the statement's name, the parameters and one result format.
+    let length = 4 + 1 + prepared.name.len() + 1 + part.bound.len() + 4;
+    tail.put_u8(b'B');
+    tail.put_u32(length as u32);
+    tail.put_u8(0);
+    tail.put_slice(prepared.name.as_bytes());
+    tail.put_u8(0);
+    out.push(&part.bound);
+    out.tail().put_slice(&[0, 1, 0, 1]);
+}

@@ -1,0 +1,123 @@
+//! The engine's own errors, each written once: what happened, and what to do next.
+
+use std::io;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Outcome, Phase, ServerError};
+
+pub(crate) fn closed<S: ServerError>() -> Error<S> {
+    Error::new(ErrorKind::Closed, Outcome::NotSent, "the pool is closed; connect a new one")
+}
+
+pub(crate) fn lease_over<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Closed,
+        Outcome::NotSent,
+        "the connection behind this lease is gone, and its session state with it; take a new one",
+    )
+}
+
+pub(crate) fn runtime_gone<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Closed,
+        Outcome::NotSent,
+        "the runtime that this pool was connected on has ended; connect the pool on the runtime that uses it",
+    )
+}
+
+pub(crate) fn server_closed<S: ServerError>() -> Error<S> {
+    Error::new(ErrorKind::Io, Outcome::Unknown, "the connection was closed by the server")
+}
+
+pub(crate) fn io<S: ServerError>(doing: &'static str, error: io::Error) -> Error<S> {
+    Error::new(ErrorKind::Io, Outcome::Unknown, format!("the connection was lost while {doing}"))
+        .with_source(error)
+}
+
+pub(crate) fn silent<S: ServerError>(overdue: Duration) -> Error<S> {
+    Error::new(
+        ErrorKind::Io,
+        Outcome::Unknown,
+        format!("the connection was given up: an answer is {} ms overdue", overdue.as_millis()),
+    )
+}
+
+pub(crate) fn not_settled<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Io,
+        Outcome::Unknown,
+        "the session could not be put right, so its connection is replaced",
+    )
+}
+
+pub(crate) fn connect_timeout<S: ServerError>(limit: Duration) -> Error<S> {
+    Error::timeout(
+        Phase::Connect,
+        Outcome::NotSent,
+        format!("no connection within connect_timeout ({} ms)", limit.as_millis()),
+    )
+}
+
+pub(crate) fn queue_timeout<S: ServerError>(waiting: &'static str) -> Error<S> {
+    Error::timeout(Phase::Queue, Outcome::NotSent, format!("timed out in phase queue: {waiting}"))
+}
+
+pub(crate) fn send_timeout<S: ServerError>() -> Error<S> {
+    Error::timeout(
+        Phase::Send,
+        Outcome::Unknown,
+        "timed out in phase send: the server does not read fast enough",
+    )
+}
+
+pub(crate) fn answer_timeout<S: ServerError>() -> Error<S> {
+    Error::timeout(
+        Phase::Answer,
+        Outcome::Unknown,
+        "timed out in phase answer: sent, and not answered in time",
+    )
+}
+
+pub(crate) fn lease_timeout<S: ServerError>(
+    limit: Duration,
+    leased: usize,
+    most: usize,
+    oldest: Duration,
+) -> Error<S> {
+    Error::timeout(
+        Phase::Lease,
+        Outcome::NotSent,
+        format!(
+            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, the oldest for {:.1} s; hold \
+             leases for a shorter time or raise `connections`",
+            limit.as_millis(),
+            oldest.as_secs_f64()
+        ),
+    )
+}
+
+pub(crate) fn no_leases<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Config,
+        Outcome::NotSent,
+        "a pool of one connection cannot lease it; set `connections` to 2 or more",
+    )
+}
+
+pub(crate) fn rolled_back<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::SessionState,
+        Outcome::Failed,
+        "a statement opened a transaction on a shared connection; it was rolled back, and this statement with it; \
+         use a transaction or a session of the pool for such work",
+    )
+}
+
+pub(crate) fn transaction_unknown<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::SessionState,
+        Outcome::Unknown,
+        "a statement opened a transaction on a shared connection, and it is not known how that ended; use a \
+         transaction or a session of the pool for such work",
+    )
+}

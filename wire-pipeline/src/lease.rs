@@ -1,0 +1,116 @@
+//! One pipe for one task.
+//!
+//! A lease is owned and `'static`. Requests go out in the order in which they are submitted, also around one that
+//! needs a forerunner. Dropping it gives the pipe back: the pump finishes what is out, puts the session right, and
+//! only then does anybody else use it. Knows nothing of transactions: what opens and closes a unit of work is the
+//! driver's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::Instant;
+
+use crate::entry::Entry;
+use crate::faults;
+use crate::gate::Gate;
+use crate::options::Options;
+use crate::pipe::{Lane, LeaseId, PipeId, Via};
+use crate::pool::{Shared, received};
+use crate::wire::{AnswerOf, Driver, Fault, Opening, Request, RequestOf};
+
+/// One pipe for one task; see the module.
+pub struct Lease<D: Driver> {
+    shared: Arc<Shared<D>>,
+    pipe: PipeId,
+    id: LeaseId,
+    gate: Arc<Gate>,
+    touched: AtomicBool,
+}
+
+impl<D: Driver> Lease<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>, pipe: PipeId, id: LeaseId) -> Self {
+        let gate = Gate::new(shared.options.max_in_flight, shared.options.queue_bytes, &shared.budget);
+        Self { shared, pipe, id, gate, touched: AtomicBool::new(false) }
+    }
+
+    /// Sends a request and waits for its answer. What is submitted first goes out first.
+    ///
+    /// Cancel safe like [`Pool::submit`](crate::Pool::submit).
+    pub async fn submit(&self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
+        let pass = match self.gate.try_enter(request.bytes()) {
+            Some(pass) => pass,
+            None => self.shared.wait_for_room(&self.gate, request.bytes(), deadline).await?,
+        };
+        let (entry, answer) = Entry::new(request, deadline, Some(pass));
+        if let Err(entry) = self.shared.pipe(self.pipe).push(entry, Via::Lease(self.id)) {
+            entry.fail(faults::lease_over());
+        }
+        received::<D>(answer.await)
+    }
+
+    /// What goes out with the next request, before it and bound to it.
+    pub fn set_opening(&self, opening: RequestOf<D>) {
+        let previous = {
+            let mut queue = self.shared.pipe(self.pipe).queue();
+            if queue.lane == Lane::Leased(self.id) {
+                queue.opening.replace(Opening(Box::new(opening)))
+            } else {
+                None
+            }
+        };
+        drop(previous);
+    }
+
+    /// Takes back an opening that no request has taken along. `None`: it is on its way.
+    pub fn take_opening(&self) -> Option<RequestOf<D>> {
+        let mut queue = self.shared.pipe(self.pipe).queue();
+        if queue.lane != Lane::Leased(self.id) {
+            return None;
+        }
+        let opening = queue.opening.take();
+        drop(queue);
+        opening.map(|Opening(request)| *request)
+    }
+
+    /// The session may be changed from now on: it is reset before others use it.
+    pub fn touch(&self) {
+        self.touched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection is still there.
+    pub fn is_alive(&self) -> bool {
+        self.shared.pipe(self.pipe).queue().lane == Lane::Leased(self.id)
+    }
+
+    /// The options of its pool.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// The driver of its pool.
+    pub fn driver(&self) -> &D {
+        &self.shared.driver
+    }
+
+    /// Waits until the pipe's task has ended; only for a connection without a pool, after it was dropped.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut running = self.shared.subscribe_running();
+        async move {
+            let _ = running.wait_for(|running| *running == 0).await;
+        }
+    }
+}
+
+impl<D: Driver> Drop for Lease<D> {
+    fn drop(&mut self) {
+        let touched = self.touched.load(Ordering::Relaxed);
+        let mut unused = None;
+        self.shared.pipe(self.pipe).signal(|queue| {
+            if queue.lane == Lane::Leased(self.id) {
+                queue.returned = Some(touched);
+                unused = queue.opening.take();
+            }
+        });
+        drop(unused);
+    }
+}

@@ -1,0 +1,471 @@
+//! A pipe's state without IO: what is out, what waits, and what is known of each.
+//!
+//! The order on the wire and the order of the FIFO are one: both are written in [`Core::frame`] and nowhere else.
+//! Knows the protocol only through [`Wire`]; time is passed in.
+
+use std::collections::VecDeque;
+
+use tokio::time::Instant;
+
+use crate::buffer::{Out, ReadBuffer};
+use crate::entry::{Entry, Reply};
+use crate::error::{Error, ErrorKind, Outcome};
+use crate::faults;
+use crate::options::BatchesOut;
+use crate::pipe::hold::Hold;
+use crate::wire::{Condition, Framed, Occasion, Opening, ParkKey, Received, Request, Wire};
+
+pub(crate) struct Core<W: Wire> {
+    pub(crate) wire: W,
+    pub(crate) out: Out,
+    /// What was framed and has no final answer, oldest first.
+    fifo: VecDeque<Flight<W>>,
+    /// Taken from the queue and not framed: still movable.
+    unsent: VecDeque<Entry<W>>,
+    /// Wait for a forerunner: still movable.
+    parked: Vec<(ParkKey, Entry<W>)>,
+    hold: Hold,
+    /// The batch that was begun last still takes entries from `unsent`; how many it has.
+    batch: Option<usize>,
+    /// Bytes framed and bytes handed to the kernel since the connection began.
+    framed: u64,
+    written: u64,
+    /// Nothing may flow past a parked entry.
+    ordered: bool,
+    settling: Settling<W>,
+    session: Session<W>,
+    /// Since when the oldest flight has been the server's to answer.
+    head_since: Instant,
+    /// Finished, and to be handed over by the pump.
+    pub(crate) done: Vec<(Entry<W>, Reply<W>)>,
+}
+
+/// One place in the FIFO.
+struct Flight<W: Wire> {
+    origin: Origin<W>,
+    pending: W::Pending,
+    /// Where its bytes begin in the stream: if the kernel has none of them, it was not sent.
+    starts_at: u64,
+}
+
+enum Origin<W: Wire> {
+    Entry(Entry<W>),
+    Forerunner(ParkKey),
+    /// The engine's own, to put the session right.
+    Own,
+}
+
+/// The engine's own requests that are out.
+struct Settling<W: Wire> {
+    left: usize,
+    error: Option<Error<W::Server>>,
+}
+
+/// What is known of the session that everybody shares.
+enum Session<W: Wire> {
+    Clean,
+    /// Settings were changed: nothing new until it is put right.
+    Touched,
+    /// A transaction is open. Its statements' results are withheld: nobody is told OK for what may be undone.
+    Open(Vec<Entry<W>>),
+}
+
+/// What one read amounted to.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) answers: usize,
+    pub(crate) errors: usize,
+}
+
+impl<W: Wire> Core<W> {
+    /// Stop framing while this many bytes wait for the kernel: what is not framed can still move.
+    const AHEAD: usize = 64 * 1024;
+
+    pub(crate) fn new(wire: W, batches_out: BatchesOut, now: Instant) -> Self {
+        Self {
+            wire,
+            out: Out::default(),
+            fifo: VecDeque::new(),
+            unsent: VecDeque::new(),
+            parked: Vec::new(),
+            hold: Hold::new(batches_out),
+            batch: None,
+            framed: 0,
+            written: 0,
+            ordered: false,
+            settling: Settling { left: 0, error: None },
+            session: Session::Clean,
+            head_since: now,
+            done: Vec::new(),
+        }
+    }
+
+    /// On a lease the order on the wire is the order of submission.
+    pub(crate) fn set_ordered(&mut self, ordered: bool) {
+        self.ordered = ordered;
+    }
+
+    /// Nothing is out and nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fifo.is_empty() && self.unsent.is_empty() && self.parked.is_empty() && self.out.is_empty()
+    }
+
+    /// The session must be put right before anything new is sent.
+    pub(crate) fn is_tainted(&self) -> bool {
+        !matches!(self.session, Session::Clean)
+    }
+
+    /// Would frame an entry at once if it had one.
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.unsent.is_empty() && self.may_frame() && self.hold.may_write()
+    }
+
+    fn may_frame(&self) -> bool {
+        self.settling.left == 0 && !self.is_tainted() && !(self.ordered && !self.parked.is_empty())
+    }
+
+    /// Takes what was queued.
+    pub(crate) fn take(&mut self, entries: &mut VecDeque<Entry<W>>) {
+        if self.unsent.is_empty() {
+            std::mem::swap(&mut self.unsent, entries);
+        } else {
+            self.unsent.append(entries);
+        }
+    }
+
+    /// Frames as much of a batch as the hold rule and the room allow. Returns the size of a batch that is complete.
+    /// An opening whose entry is not sent goes to the next one, or is handed back through `opening`.
+    pub(crate) fn frame(&mut self, now: Instant, opening: &mut Option<Opening<W::Request>>) -> Option<usize> {
+        if self.batch.is_none() && (self.unsent.is_empty() || !self.hold.may_write()) {
+            return None;
+        }
+        while self.out.len() < Self::AHEAD && self.may_frame() {
+            let Some(mut entry) = self.unsent.pop_front() else {
+                return self.batch.take();
+            };
+            if entry.is_abandoned() || entry.deadline <= now {
+                *opening = entry.request.take_opening().or_else(|| opening.take());
+                self.done.push((entry, Err(faults::queue_timeout("no pipe could send it in time"))));
+                continue;
+            }
+            if let Some(opening) = opening.take() {
+                entry.request.open(opening);
+            }
+            self.frame_entry(entry, now);
+        }
+        None
+    }
+
+    fn frame_entry(&mut self, mut entry: Entry<W>, now: Instant) {
+        let starts_at = self.framed;
+        let before = self.out.len();
+        let framed = self.wire.frame(&mut entry.request, &mut self.out);
+        self.framed += (self.out.len() - before) as u64;
+        let (origin, pending) = match framed {
+            Framed::Sent(pending) => (Origin::Entry(entry), pending),
+            Framed::Ahead { pending, key } => {
+                self.parked.push((key, entry));
+                (Origin::Forerunner(key), pending)
+            }
+            Framed::Waits { key } => {
+                self.parked.push((key, entry));
+                return;
+            }
+            Framed::Refused(error) => {
+                self.done.push((entry, Err(error)));
+                return;
+            }
+        };
+        if self.batch.is_none() {
+            self.hold.begin(now);
+        }
+        *self.batch.get_or_insert(0) += 1;
+        self.hold.add();
+        self.fly(Flight { origin, pending, starts_at }, now);
+    }
+
+    fn fly(&mut self, flight: Flight<W>, now: Instant) {
+        if self.fifo.is_empty() {
+            self.head_since = now;
+        }
+        self.fifo.push_back(flight);
+    }
+
+    /// The kernel took `count` bytes.
+    pub(crate) fn written(&mut self, count: usize) {
+        self.out.advance(count);
+        self.written += count as u64;
+    }
+
+    /// Reads what has arrived. An error means that the connection is to be given up; what was complete before it is
+    /// in `done` all the same.
+    pub(crate) fn receive(
+        &mut self,
+        input: &mut ReadBuffer,
+        now: Instant,
+    ) -> Result<Progress, Error<W::Server>> {
+        let first_done = self.done.len();
+        let mut progress = Progress::default();
+        let mut flights = 0;
+        let result = loop {
+            let head = self.fifo.front_mut().map(|flight| &mut flight.pending);
+            match self.wire.receive(head, input) {
+                Ok(Received::More) => break Ok(()),
+                Ok(Received::Answer(reply)) => {
+                    flights += 1;
+                    match self.fifo.pop_front().map(|flight| flight.origin) {
+                        Some(Origin::Entry(entry)) => {
+                            progress.answers += 1;
+                            progress.errors += usize::from(reply.is_err());
+                            self.finish(entry, reply);
+                        }
+                        Some(Origin::Own) => {
+                            self.settling.left = self.settling.left.saturating_sub(1);
+                            if let Err(error) = reply {
+                                self.settling.error.get_or_insert(error);
+                            }
+                        }
+                        Some(Origin::Forerunner(_)) | None => {
+                            break Err(Error::new(
+                                ErrorKind::Protocol,
+                                Outcome::Unknown,
+                                "an answer came that nobody asked for",
+                            ));
+                        }
+                    }
+                }
+                Ok(Received::Forerunner { key, result }) => {
+                    flights += 1;
+                    self.fifo.pop_front();
+                    self.unpark(key, &result);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        if flights > 0 {
+            self.hold.answered(flights, now);
+            // The server worked one after the other on what this read brought: each gets an equal share.
+            let elapsed = now.saturating_duration_since(self.head_since).as_micros();
+            let share = u32::try_from(elapsed / flights as u128).unwrap_or(u32::MAX);
+            for (entry, _) in &self.done[first_done..] {
+                entry.request.observed_micros(share);
+            }
+            self.head_since = now;
+        }
+        result.map(|()| progress)
+    }
+
+    fn finish(&mut self, entry: Entry<W>, reply: Reply<W>) {
+        if self.ordered {
+            self.done.push((entry, reply));
+            return;
+        }
+        match self.wire.condition() {
+            Condition::InTransaction => {
+                let mut withheld = match std::mem::replace(&mut self.session, Session::Touched) {
+                    Session::Open(withheld) => withheld,
+                    Session::Clean | Session::Touched => Vec::new(),
+                };
+                match reply {
+                    Ok(_) => withheld.push(entry),
+                    Err(error) => self.done.push((entry, Err(error))),
+                }
+                self.session = Session::Open(withheld);
+            }
+            condition => {
+                if let Session::Open(withheld) = &mut self.session {
+                    // It ended, and only the server knows how.
+                    let withheld = std::mem::take(withheld);
+                    self.session = Session::Touched;
+                    self.done.extend(
+                        withheld.into_iter().map(|entry| (entry, Err(faults::transaction_unknown()))),
+                    );
+                    let reply = reply.and_then(|_| Err(faults::transaction_unknown()));
+                    self.done.push((entry, reply));
+                    return;
+                }
+                if condition == Condition::Touched {
+                    self.session = Session::Touched;
+                }
+                self.done.push((entry, reply));
+            }
+        }
+    }
+
+    /// Entries that waited under `key` go on, before everything else that waits, or fail.
+    fn unpark(&mut self, key: ParkKey, result: &Result<(), Error<W::Server>>) {
+        let (waited, others) =
+            std::mem::take(&mut self.parked).into_iter().partition(|(parked, _)| *parked == key);
+        self.parked = others;
+        let waited: Vec<(ParkKey, Entry<W>)> = waited;
+        match result {
+            Ok(()) => {
+                for (_, entry) in waited.into_iter().rev() {
+                    self.unsent.push_front(entry);
+                }
+            }
+            Err(error) => self.done.extend(waited.into_iter().map(|(_, entry)| (entry, Err(error.clone())))),
+        }
+    }
+
+    /// Sends what puts the session right.
+    pub(crate) fn settle(&mut self, occasion: Occasion, now: Instant) {
+        for mut request in self.wire.settle(occasion) {
+            let starts_at = self.framed;
+            let before = self.out.len();
+            let framed = self.wire.frame(&mut request, &mut self.out);
+            self.framed += (self.out.len() - before) as u64;
+            match framed {
+                Framed::Sent(pending) => {
+                    self.hold.begin(now);
+                    self.hold.add();
+                    self.settling.left += 1;
+                    self.fly(Flight { origin: Origin::Own, pending, starts_at }, now);
+                }
+                Framed::Refused(error) => {
+                    self.settling.error.get_or_insert(error);
+                }
+                Framed::Ahead { .. } | Framed::Waits { .. } => {
+                    self.settling.error.get_or_insert_with(faults::not_settled);
+                }
+            }
+        }
+    }
+
+    /// Whether the session is right again: `None` while answers are out.
+    pub(crate) fn settled(&mut self) -> Option<Result<(), Error<W::Server>>> {
+        if self.settling.left > 0 {
+            return None;
+        }
+        if let Some(error) = self.settling.error.take() {
+            return Some(Err(error));
+        }
+        if self.wire.condition() != Condition::Clean {
+            return Some(Err(faults::not_settled()));
+        }
+        if let Session::Open(withheld) = std::mem::replace(&mut self.session, Session::Clean) {
+            self.done.extend(withheld.into_iter().map(|entry| (entry, Err(faults::rolled_back()))));
+        }
+        Some(Ok(()))
+    }
+
+    /// Takes back what has not been framed, in order.
+    pub(crate) fn give_back(&mut self) -> VecDeque<Entry<W>> {
+        self.batch = None;
+        std::mem::take(&mut self.unsent)
+    }
+
+    /// How long the server has been at the oldest flight.
+    pub(crate) fn head_age(&self, now: Instant) -> std::time::Duration {
+        if self.fifo.is_empty() {
+            std::time::Duration::ZERO
+        } else {
+            now.saturating_duration_since(self.head_since)
+        }
+    }
+
+    /// When the oldest flight's asker stops waiting.
+    pub(crate) fn head_deadline(&self) -> Option<Instant> {
+        match &self.fifo.front()?.origin {
+            Origin::Entry(entry) => Some(entry.deadline),
+            Origin::Forerunner(key) => {
+                self.parked.iter().find(|(parked, _)| parked == key).map(|(_, entry)| entry.deadline)
+            }
+            Origin::Own => None,
+        }
+    }
+
+    /// Answers everybody whose deadline has passed. What is out keeps its place; what is not is taken out.
+    pub(crate) fn expire(&mut self, now: Instant, opening: &mut Option<Opening<W::Request>>) {
+        let mut ends_at = self.framed;
+        for flight in self.fifo.iter_mut().rev() {
+            if let Origin::Entry(entry) = &mut flight.origin
+                && entry.deadline <= now
+                && !entry.is_abandoned()
+            {
+                let whole = ends_at <= self.written;
+                entry.slot.answer_early(Err(if whole {
+                    faults::answer_timeout()
+                } else {
+                    faults::send_timeout()
+                }));
+            }
+            ends_at = flight.starts_at;
+        }
+        for entry in self.unsent.extract_where(|entry| entry.deadline <= now || entry.is_abandoned()) {
+            self.withdraw(entry, opening);
+        }
+        let mut index = 0;
+        while let Some((_, entry)) = self.parked.get(index) {
+            if entry.deadline <= now || entry.is_abandoned() {
+                let (_, entry) = self.parked.remove(index);
+                self.withdraw(entry, opening);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Takes an entry out unsent. What it was to open goes to the next one that waits.
+    fn withdraw(&mut self, mut entry: Entry<W>, opening: &mut Option<Opening<W::Request>>) {
+        if let Some(taken) = entry.request.take_opening() {
+            match self.parked.first_mut().map(|(_, entry)| entry).or_else(|| self.unsent.front_mut()) {
+                Some(next) => next.request.open(taken),
+                None => *opening = Some(taken),
+            }
+        }
+        self.done.push((entry, Err(faults::queue_timeout("no pipe could send it in time"))));
+    }
+
+    /// The connection is lost: everybody whose bytes went out learns that the outcome is unknown, and those of whom
+    /// no byte went out are handed back, in order.
+    pub(crate) fn lose(&mut self, error: &Error<W::Server>) -> VecDeque<Entry<W>> {
+        let error = match self.wire.last_words() {
+            Some(words) => error.clone().with_server(words),
+            None => error.clone(),
+        };
+        let mut movable = VecDeque::new();
+        if let Session::Open(withheld) = std::mem::replace(&mut self.session, Session::Clean) {
+            let unknown = error.clone().with_outcome(Outcome::Unknown);
+            self.done.extend(withheld.into_iter().map(|entry| (entry, Err(unknown.clone()))));
+        }
+        for flight in self.fifo.drain(..) {
+            match flight.origin {
+                Origin::Entry(entry) if flight.starts_at >= self.written => movable.push_back(entry),
+                Origin::Entry(entry) => {
+                    self.done.push((entry, Err(error.clone().with_outcome(Outcome::Unknown))));
+                }
+                Origin::Forerunner(_) | Origin::Own => {}
+            }
+        }
+        movable.extend(std::mem::take(&mut self.parked).into_iter().map(|(_, entry)| entry));
+        movable.append(&mut self.give_back());
+        movable
+    }
+}
+
+/// Takes out what matches, keeping the order of the rest.
+pub(crate) trait ExtractWhere<T> {
+    fn extract_where(&mut self, matches: impl FnMut(&T) -> bool) -> Vec<T>;
+}
+
+impl<T> ExtractWhere<T> for VecDeque<T> {
+    fn extract_where(&mut self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
+        if !self.iter().any(&mut matches) {
+            return Vec::new();
+        }
+        let (taken, kept): (Vec<T>, Self) = std::mem::take(self).into_iter().fold(
+            (Vec::new(), Self::new()),
+            |(mut taken, mut kept), item| {
+                if matches(&item) {
+                    taken.push(item)
+                } else {
+                    kept.push_back(item)
+                }
+                (taken, kept)
+            },
+        );
+        *self = kept;
+        taken
+    }
+}

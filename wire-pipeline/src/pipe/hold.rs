@@ -1,0 +1,157 @@
+//! The hold rule: when a pipe may write the next batch.
+//!
+//! Knows sizes and times of batches, nothing of what is in them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::options::BatchesOut;
+
+/// The batches that are out.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// Entries not yet answered, oldest batch first.
+    batches: VecDeque<Batch>,
+    policy: BatchesOut,
+    /// Shortest recent time from writing to an idle server until its first answer: the round trip and one entry's
+    /// work.
+    first_answer: Duration,
+    /// Smoothed time between the first and the last answer of a batch: the server's work on it.
+    span: Duration,
+}
+
+#[derive(Debug)]
+struct Batch {
+    left: usize,
+    written: Instant,
+    /// The server had nothing else to do when this batch was written.
+    alone: bool,
+    first_answer: Option<Instant>,
+}
+
+impl Hold {
+    /// Below this a round trip is not worth hiding: larger batches save more.
+    const NEAR: Duration = Duration::from_micros(400);
+    /// Shorter spans are noise.
+    const SHORTEST_SPAN: Duration = Duration::from_micros(100);
+    const MOST_BATCHES: usize = 8;
+
+    pub(crate) fn new(policy: BatchesOut) -> Self {
+        Self { batches: VecDeque::new(), policy, first_answer: Duration::ZERO, span: Duration::ZERO }
+    }
+
+    /// Whether another batch may leave now.
+    pub(crate) fn may_write(&self) -> bool {
+        self.batches.is_empty() || self.batches.len() < self.allowed()
+    }
+
+    fn allowed(&self) -> usize {
+        match self.policy {
+            BatchesOut::Fixed(count) => usize::from(count.max(1)),
+            BatchesOut::Adaptive if self.first_answer < Self::NEAR => 1,
+            BatchesOut::Adaptive => {
+                let span = self.span.max(Self::SHORTEST_SPAN);
+                let hidden = self.first_answer.as_micros() / span.as_micros().max(1);
+                usize::try_from(hidden)
+                    .unwrap_or(Self::MOST_BATCHES)
+                    .saturating_add(1)
+                    .min(Self::MOST_BATCHES)
+            }
+        }
+    }
+
+    /// A batch begins.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        let alone = self.batches.is_empty();
+        self.batches.push_back(Batch { left: 0, written: now, alone, first_answer: None });
+    }
+
+    /// One more entry leaves with the batch that was begun last.
+    pub(crate) fn add(&mut self) {
+        if let Some(batch) = self.batches.back_mut() {
+            batch.left += 1;
+        }
+    }
+
+    /// `count` answers came, oldest first.
+    pub(crate) fn answered(&mut self, mut count: usize, now: Instant) {
+        while count > 0 {
+            let Some(batch) = self.batches.front_mut() else { return };
+            let first = *batch.first_answer.get_or_insert(now);
+            let here = count.min(batch.left);
+            batch.left -= here;
+            count -= here;
+            if batch.left > 0 {
+                return;
+            }
+            if batch.alone {
+                let took = first.saturating_duration_since(batch.written);
+                // The shortest counts, and an old one is slowly forgotten.
+                self.first_answer =
+                    if self.first_answer.is_zero() { took } else { took.min(self.first_answer * 65 / 64) };
+            }
+            self.span = (self.span * 7 + now.saturating_duration_since(first)) / 8;
+            self.batches.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(hold: &mut Hold, now: Instant, entries: usize) {
+        hold.begin(now);
+        for _ in 0..entries {
+            hold.add();
+        }
+    }
+
+    #[test]
+    fn the_next_batch_leaves_when_the_oldest_is_answered_whole() {
+        let now = Instant::now();
+        let mut hold = Hold::new(BatchesOut::Fixed(1));
+        assert!(hold.may_write());
+        batch(&mut hold, now, 3);
+        assert!(!hold.may_write());
+        hold.answered(2, now);
+        assert!(!hold.may_write());
+        hold.answered(1, now);
+        assert!(hold.may_write());
+    }
+
+    #[test]
+    fn answers_count_across_batches() {
+        let now = Instant::now();
+        let mut hold = Hold::new(BatchesOut::Fixed(2));
+        batch(&mut hold, now, 2);
+        assert!(hold.may_write());
+        batch(&mut hold, now, 2);
+        assert!(!hold.may_write());
+        hold.answered(3, now);
+        assert!(hold.may_write());
+        hold.answered(1, now);
+        assert!(hold.batches.is_empty());
+    }
+
+    #[test]
+    fn a_far_server_gets_more_batches_and_a_near_one_does_not() {
+        let mut now = Instant::now();
+        let mut settle = |round_trip: Duration| {
+            let mut hold = Hold::new(BatchesOut::Adaptive);
+            for _ in 0..20 {
+                batch(&mut hold, now, 10);
+                now += round_trip;
+                hold.answered(1, now);
+                now += Duration::from_micros(250);
+                hold.answered(9, now);
+            }
+            batch(&mut hold, now, 1);
+            hold.may_write()
+        };
+        assert!(!settle(Duration::from_micros(60)));
+        assert!(settle(Duration::from_millis(1)));
+    }
+}

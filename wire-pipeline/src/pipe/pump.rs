@@ -1,0 +1,507 @@
+//! The one task of a pipe: it moves bytes both ways in every turn and walks the pipe's stages.
+//!
+//! It never waits for writing without reading: a server that blocks on sending answers while we only send requests is
+//! a deadlock. Knows sockets as `AsyncRead + AsyncWrite`, and nothing of how they were made.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::buffer::ReadBuffer;
+use crate::entry::Entry;
+use crate::faults;
+use crate::pipe::core::{Core, ExtractWhere};
+use crate::pipe::{Lane, LeaseId, Pipe};
+use crate::pool::Shared;
+use crate::wire::{Connected, Driver, Fault, Occasion, Opening, Request, RequestOf, Wire};
+
+/// The coarse timer of a pipe; it runs only while something is out or waits.
+const TICK: Duration = Duration::from_millis(5);
+/// A head that has been out for longer keeps new work away, and gives back what is not sent.
+const OVERDUE: Duration = Duration::from_millis(5);
+/// A connection whose oldest answer is this far behind its asker's deadline is given up.
+const SILENT: Duration = Duration::from_secs(10);
+/// Reads in a row before the pump writes again.
+const READS_IN_A_ROW: usize = 16;
+
+/// How a pump's work ended.
+pub(crate) enum End<D: Driver> {
+    /// The connection is lost, or must not be used again.
+    Lost(Fault<D>),
+    /// It was asked to make room for a successor, and has nothing out.
+    Retired,
+    /// The pool is closed and everything is answered.
+    Closed,
+}
+
+/// What a pipe is doing; the diagram is in [`crate::pipe`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// `after` names the lease that came back.
+    Settling {
+        until: Instant,
+        after: Option<LeaseId>,
+    },
+    Shared,
+    Draining,
+    Leased(LeaseId),
+}
+
+pub(crate) struct Pump<'a, D: Driver> {
+    shared: &'a Arc<Shared<D>>,
+    pipe: &'a Pipe<D::Wire>,
+    io: D::Io,
+    input: ReadBuffer,
+    core: Core<D::Wire>,
+    stage: Stage,
+    /// A successor is ready: stop taking work, and end when nothing is out.
+    retiring: bool,
+    tick: Pin<Box<Sleep>>,
+    ticking: bool,
+    /// The stream must be flushed.
+    unflushed: bool,
+    /// Nothing has been read since the handshake.
+    fresh: bool,
+    /// It has served, or could have.
+    ready: bool,
+}
+
+impl<'a, D: Driver> Pump<'a, D> {
+    pub(crate) fn new(shared: &'a Arc<Shared<D>>, pipe: &'a Pipe<D::Wire>, connected: Connected<D>) -> Self {
+        let now = Instant::now();
+        let mut core = Core::new(connected.wire, shared.options.batches_out, now);
+        core.settle(Occasion::Connected, now);
+        pipe.signal(|queue| queue.lane = Lane::Settling);
+        Self {
+            shared,
+            pipe,
+            io: connected.io,
+            input: connected.input,
+            core,
+            stage: Stage::Settling { until: now + shared.options.connect_timeout, after: None },
+            retiring: false,
+            tick: Box::pin(sleep_until(now + TICK)),
+            ticking: false,
+            unflushed: false,
+            fresh: true,
+            ready: false,
+        }
+    }
+
+    /// Works until the end. Cancel safe: all state is in the pump, and the next call goes on.
+    pub(crate) async fn run(&mut self) -> End<D> {
+        let end = std::future::poll_fn(|cx| self.poll(cx)).await;
+        if !matches!(end, End::Lost(_)) {
+            self.core.wire.goodbye(&mut self.core.out);
+            // A farewell is a courtesy: a server that does not read it changes nothing.
+            let _ =
+                tokio::time::timeout(Duration::from_secs(1), std::future::poll_fn(|cx| self.farewell(cx)))
+                    .await;
+        }
+        end
+    }
+
+    /// Whether everybody may use the connection now.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.stage == Stage::Shared
+    }
+
+    /// Whether its session was put right at least once, so that it could serve.
+    pub(crate) fn was_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Stop taking work; [`Self::run`] ends with [`End::Retired`] when nothing is out.
+    pub(crate) fn retire(&mut self) {
+        self.retiring = true;
+    }
+
+    /// Ends the pump: whatever is out or waits is answered or moved.
+    pub(crate) fn dismantle(mut self, error: &Fault<D>) {
+        let movable = self.core.lose(error);
+        self.deliver();
+        let lease = match self.stage {
+            Stage::Leased(id) => Some(id),
+            Stage::Settling { after, .. } => after,
+            Stage::Shared | Stage::Draining => None,
+        };
+        self.shared.desk.lost(self.pipe, lease);
+        self.shared.vacate(self.pipe, movable, lease.map(|_| error));
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End<D>> {
+        self.pipe.waker.register(cx.waker());
+        loop {
+            let now = Instant::now();
+            let received = self.read(cx, now);
+            self.deliver();
+            let mut progress = match received {
+                Ok(progress) => progress,
+                Err(error) => return Poll::Ready(End::Lost(error)),
+            };
+            match self.advance(now) {
+                Ok(Step::Moved) => progress = true,
+                Ok(Step::Still) => {}
+                Err(end) => return Poll::Ready(end),
+            }
+            match self.write(cx) {
+                Ok(wrote) => progress |= wrote,
+                Err(error) => return Poll::Ready(End::Lost(error)),
+            }
+            if !progress {
+                ready!(self.poll_tick(cx));
+                if let Err(end) = self.on_tick() {
+                    return Poll::Ready(end);
+                }
+            }
+        }
+    }
+
+    /// Reads what there is, as long as it comes.
+    fn read(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, Fault<D>> {
+        let mut progress = false;
+        if std::mem::take(&mut self.fresh) && !self.input.data().is_empty() {
+            // The server spoke on behind the handshake.
+            self.understand(now)?;
+        }
+        for _ in 0..READS_IN_A_ROW {
+            let room = self.input.room();
+            let mut buffer = ReadBuf::new(room);
+            let count = match Pin::new(&mut self.io).poll_read(cx, &mut buffer) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return Err(faults::io("reading", error)),
+                Poll::Ready(Ok(())) => buffer.filled().len(),
+            };
+            if count == 0 {
+                return Err(faults::server_closed());
+            }
+            self.input.filled(count);
+            progress = true;
+            self.understand(now)?;
+        }
+        Ok(progress)
+    }
+
+    fn understand(&mut self, now: Instant) -> Result<(), Fault<D>> {
+        let received = self.core.receive(&mut self.input, now);
+        if let Ok(progress) = &received
+            && progress.answers > 0
+        {
+            self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
+            self.pipe.load.overdue.store(false, Ordering::Relaxed);
+        }
+        received.map(|_| ())
+    }
+
+    /// Hands finished entries their answers, outside of every lock.
+    fn deliver(&mut self) {
+        if self.core.done.is_empty() {
+            return;
+        }
+        for (entry, reply) in self.core.done.drain(..) {
+            self.pipe.load.sub(&entry);
+            entry.slot.answer(reply);
+        }
+        self.shared.serve_overflow();
+    }
+
+    /// One step of the stages, and the next batch.
+    fn advance(&mut self, now: Instant) -> Result<Step, End<D>> {
+        if self.shared.is_aborted() {
+            return Err(End::Lost(faults::closed()));
+        }
+        match self.stage {
+            Stage::Settling { until, after } => self.advance_settling(now, until, after),
+            Stage::Shared => self.advance_shared(now),
+            Stage::Draining => Ok(self.advance_draining()),
+            Stage::Leased(id) => self.advance_leased(id, now),
+        }
+    }
+
+    fn advance_settling(
+        &mut self,
+        now: Instant,
+        until: Instant,
+        after: Option<LeaseId>,
+    ) -> Result<Step, End<D>> {
+        let result = match self.core.settled() {
+            None if now >= until => return Err(End::Lost(faults::not_settled())),
+            None => return Ok(Step::Still),
+            Some(result) => result,
+        };
+        self.deliver();
+        result.map_err(End::Lost)?;
+        if !std::mem::replace(&mut self.ready, true) {
+            self.shared.connected(self.pipe);
+        }
+        if let Some(id) = after {
+            self.shared.desk.ended(id);
+        }
+        let next = match (after, self.shared.exclusive) {
+            (Some(_), true) => return Err(End::Closed),
+            (None, false) => None,
+            (Some(_), false) | (None, true) => self.shared.desk.hand_over(self.shared, self.pipe),
+        };
+        match next {
+            Some(id) => self.lease(id),
+            None => self.share(),
+        }
+        Ok(Step::Moved)
+    }
+
+    fn share(&mut self) {
+        self.core.set_ordered(false);
+        self.stage = Stage::Shared;
+        let mut queue = self.pipe.queue();
+        queue.lane = Lane::Shared;
+        queue.returned = None;
+        queue.drain = false;
+        drop(queue);
+        self.pipe.load.open.store(true, Ordering::SeqCst);
+        self.shared.serve_overflow();
+        self.shared.desk.turn(self.shared);
+    }
+
+    /// The lane was opened to the holder by the desk.
+    fn lease(&mut self, id: LeaseId) {
+        self.core.set_ordered(true);
+        self.stage = Stage::Leased(id);
+    }
+
+    fn advance_shared(&mut self, now: Instant) -> Result<Step, End<D>> {
+        let mut opening = None;
+        let mut queue = self.pipe.queue();
+        if self.core.is_tainted() || queue.drain || self.retiring {
+            queue.pump_idle = false;
+            let leave = if self.core.is_tainted() { Lane::Settling } else { Lane::Draining };
+            let draining = queue.drain && !self.core.is_tainted();
+            queue.lane = leave;
+            let queued = std::mem::take(&mut queue.entries);
+            drop(queue);
+            self.pipe.load.open.store(false, Ordering::SeqCst);
+            let unsent = self.core.give_back();
+            self.move_away(unsent);
+            self.move_away(queued);
+            if draining {
+                self.stage = Stage::Draining;
+                return Ok(Step::Moved);
+            }
+            if !self.core.is_empty() {
+                return Ok(Step::Still);
+            }
+            if self.core.is_tainted() {
+                self.shared.desk.not_drained(self.pipe);
+                self.core.settle(Occasion::Tainted, now);
+                let until = now + self.shared.options.connect_timeout;
+                self.stage = Stage::Settling { until, after: None };
+                return Ok(Step::Moved);
+            }
+            return Err(End::Retired);
+        }
+        if queue.closing && queue.entries.is_empty() && self.core.is_empty() && !self.shared.has_overflow() {
+            queue.lane = Lane::Closed;
+            drop(queue);
+            self.pipe.load.open.store(false, Ordering::SeqCst);
+            return Err(End::Closed);
+        }
+        if self.core.is_hungry() && !queue.entries.is_empty() {
+            self.core.take(&mut queue.entries);
+        }
+        queue.pump_idle = self.core.is_hungry();
+        drop(queue);
+        Ok(self.frame(now, &mut opening))
+    }
+
+    fn advance_draining(&mut self) -> Step {
+        // What waited for a forerunner may go on elsewhere.
+        let unsent = self.core.give_back();
+        self.move_away(unsent);
+        if self.core.is_tainted() && self.core.is_empty() {
+            // What was out has opened a transaction or changed the session: that comes first.
+            self.shared.desk.not_drained(self.pipe);
+            self.stage = Stage::Shared;
+            return Step::Moved;
+        }
+        if !self.core.is_empty() {
+            return Step::Still;
+        }
+        match self.shared.desk.grant(self.shared, self.pipe) {
+            Some(id) => self.lease(id),
+            None => self.share(),
+        }
+        Step::Moved
+    }
+
+    fn advance_leased(&mut self, id: LeaseId, now: Instant) -> Result<Step, End<D>> {
+        let mut queue = self.pipe.queue();
+        let mut opening = queue.opening.take();
+        if self.core.is_hungry() && !queue.entries.is_empty() {
+            self.core.take(&mut queue.entries);
+        }
+        let returned = queue.returned.filter(|_| queue.entries.is_empty() && self.core.is_empty());
+        match returned {
+            Some(touched) => {
+                queue.lane = Lane::Settling;
+                queue.returned = None;
+                queue.pump_idle = false;
+                drop(queue);
+                self.core.settle(Occasion::Returned { touched }, now);
+                let until = now + self.shared.options.connect_timeout;
+                self.stage = Stage::Settling { until, after: Some(id) };
+                Ok(Step::Moved)
+            }
+            None => {
+                queue.pump_idle = self.core.is_hungry();
+                drop(queue);
+                let step = self.frame(now, &mut opening);
+                if let Some(opening) = opening {
+                    self.reopen(id, opening);
+                }
+                Ok(step)
+            }
+        }
+    }
+
+    /// What opens the unit of work has not gone out: the next entry takes it along.
+    fn reopen(&mut self, id: LeaseId, opening: Opening<RequestOf<D>>) {
+        let mut queue = self.pipe.queue();
+        if queue.lane != Lane::Leased(id) {
+            return;
+        }
+        match queue.entries.front_mut() {
+            Some(entry) => Request::open(&mut entry.request, opening),
+            None => queue.opening = Some(opening),
+        }
+    }
+
+    fn frame(&mut self, now: Instant, opening: &mut Option<Opening<RequestOf<D>>>) -> Step {
+        let before = self.core.out.len();
+        if let Some(size) = self.core.frame(now, opening) {
+            self.pipe.counters.batch(size);
+        }
+        let moved = self.core.out.len() > before || !self.core.done.is_empty();
+        self.deliver();
+        if moved { Step::Moved } else { Step::Still }
+    }
+
+    /// Gives unsent entries to other pipes, or to the pool's waiting queue.
+    fn move_away(&mut self, entries: VecDeque<Entry<D::Wire>>) {
+        for entry in entries {
+            self.pipe.load.sub(&entry);
+            self.shared.place(entry);
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, Fault<D>> {
+        let mut wrote = false;
+        while !self.core.out.is_empty() {
+            match Pin::new(&mut self.io).poll_write(cx, self.core.out.front()) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(0)) => {
+                    return Err(faults::io("writing", std::io::ErrorKind::WriteZero.into()));
+                }
+                Poll::Ready(Ok(count)) => {
+                    self.core.written(count);
+                    self.pipe.counters.wrote();
+                    wrote = true;
+                    self.unflushed = true;
+                }
+                Poll::Ready(Err(error)) => return Err(faults::io("writing", error)),
+            }
+        }
+        if self.unflushed {
+            match Pin::new(&mut self.io).poll_flush(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.unflushed = false,
+                Poll::Ready(Err(error)) => return Err(faults::io("writing", error)),
+            }
+        }
+        Ok(wrote)
+    }
+
+    /// Waits for the next tick; without work there is none, and only a wake-up goes on.
+    fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let settling = matches!(self.stage, Stage::Settling { .. });
+        if !self.ticking {
+            if self.core.is_empty() && !settling {
+                return Poll::Pending;
+            }
+            self.tick.as_mut().reset(Instant::now() + TICK);
+            self.ticking = true;
+        }
+        ready!(self.tick.as_mut().poll(cx));
+        self.ticking = false;
+        Poll::Ready(())
+    }
+
+    /// Deadlines, and whether the server is too slow for others to wait behind it.
+    fn on_tick(&mut self) -> Result<(), End<D>> {
+        let now = Instant::now();
+        let mut opening = None;
+        self.core.expire(now, &mut opening);
+        let expired = {
+            let mut queue = self.pipe.queue();
+            let mut expired =
+                queue.entries.extract_where(|entry| entry.deadline <= now || entry.is_abandoned());
+            for entry in &mut expired {
+                opening = Request::take_opening(&mut entry.request).or(opening);
+            }
+            expired
+        };
+        let expired = expired
+            .into_iter()
+            .map(|entry| (entry, Err(faults::queue_timeout("no pipe could send it in time"))));
+        self.core.done.extend(expired);
+        if let (Some(opening), Stage::Leased(id)) = (opening, self.stage) {
+            self.reopen(id, opening);
+        }
+        self.deliver();
+        if let Some(deadline) = self.core.head_deadline()
+            && now.saturating_duration_since(deadline) > SILENT
+        {
+            return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
+        }
+        if self.stage == Stage::Shared && self.core.head_age(now) > OVERDUE {
+            self.pipe.load.overdue.store(true, Ordering::Relaxed);
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    /// The head is slow: what has not been sent goes to pipes that are not, as far as they have room.
+    fn give_back(&mut self) {
+        let mut entries = self.core.give_back();
+        entries.append(&mut self.pipe.queue().entries);
+        let mut kept = VecDeque::new();
+        for entry in entries {
+            if let Err(entry) = self.shared.move_to_quicker(entry, self.pipe) {
+                kept.push_back(entry);
+            }
+        }
+        if !kept.is_empty() {
+            self.core.take(&mut kept);
+        }
+    }
+
+    fn farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.write(cx).is_err() {
+            return Poll::Ready(());
+        }
+        if !self.core.out.is_empty() || self.unflushed {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.io).poll_shutdown(cx).map(|_| ())
+    }
+}
+
+/// Whether a step changed anything.
+enum Step {
+    Moved,
+    Still,
+}

@@ -1,0 +1,146 @@
+//! A pipe's life: connect, pump, and connect again.
+//!
+//! At most two handshakes of a pool run at a time, failures wait with back-off and jitter, and a pipe that has lived
+//! its time is replaced only when its successor is ready. Decides when to connect; how is the driver's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::faults;
+use crate::jitter::{Backoff, Jitter};
+use crate::pipe::pump::{End, Pump};
+use crate::pipe::{Lane, PipeId};
+use crate::pool::Shared;
+use crate::wire::{Connected, Driver, Fault};
+
+/// A connection that lived for less counts as a failure to connect.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// How long a pipe that cannot be replaced now waits before it asks again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs one pipe until its pool is closed.
+pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
+    let _last = LastWill { shared: &shared, id };
+    let pipe = shared.pipe(id);
+    let salt = id.0 as u64;
+    let mut backoff = Backoff::new(Jitter::new(shared.options.seed, 2 * salt));
+    let mut lifetimes = Jitter::new(shared.options.seed, 2 * salt + 1);
+    let mut successor = None;
+    loop {
+        let connected = match successor.take() {
+            Some(connected) => connected,
+            None => match shared.or_closing(connect(&shared)).await {
+                None => return,
+                Some(Ok(connected)) => connected,
+                Some(Err(error)) => {
+                    shared.connect_failed(error);
+                    if shared.exclusive || shared.or_closing(sleep(backoff.next())).await.is_none() {
+                        return;
+                    }
+                    continue;
+                }
+            },
+        };
+        let mut pump = Pump::new(&shared, pipe, connected);
+        let born = Instant::now();
+        let lifetime = lifetimes.around(shared.options.max_lifetime);
+        let (end, next) = live(&shared, &mut pump, lifetime, &mut backoff).await;
+        successor = next;
+        // A connection that ends at once must not be followed by the next one at once.
+        let lived = pump.was_ready() && born.elapsed() > SHORT_LIFE;
+        if lived {
+            backoff.reset();
+        }
+        match end {
+            End::Closed => {
+                pump.dismantle(&faults::closed());
+                return;
+            }
+            End::Retired => pump.dismantle(&faults::server_closed()),
+            End::Lost(error) => {
+                tracing::debug!(pipe = id.0, kind = ?error.kind(), "connection lost");
+                let served = pump.was_ready();
+                pump.dismantle(&error);
+                if !served || shared.exclusive {
+                    shared.connect_failed(error);
+                }
+                if shared.exclusive || shared.is_aborted() {
+                    return;
+                }
+                if !lived && shared.or_closing(sleep(backoff.next())).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Pumps until the end; when its time has come, with a successor that is ready.
+async fn live<D: Driver>(
+    shared: &Arc<Shared<D>>,
+    pump: &mut Pump<'_, D>,
+    lifetime: Duration,
+    backoff: &mut Backoff,
+) -> (End<D>, Option<Connected<D>>) {
+    if lifetime.is_zero() || shared.exclusive {
+        return (pump.run().await, None);
+    }
+    let mut retire_at = Instant::now() + lifetime;
+    loop {
+        tokio::select! {
+            end = pump.run() => return (end, None),
+            () = sleep_until(retire_at) => {}
+        }
+        // One pipe of a pool at a time, and only one that everybody uses.
+        let Ok(_turn) = shared.retiring.try_lock() else {
+            retire_at = Instant::now() + ASK_AGAIN;
+            continue;
+        };
+        if !pump.is_shared() {
+            retire_at = Instant::now() + ASK_AGAIN;
+            continue;
+        }
+        let connected = tokio::select! {
+            end = pump.run() => return (end, None),
+            connected = connect(shared) => connected,
+        };
+        match connected {
+            Ok(connected) => {
+                pump.retire();
+                return (pump.run().await, Some(connected));
+            }
+            // The old one serves on.
+            Err(_) => retire_at = Instant::now() + backoff.next(),
+        }
+    }
+}
+
+async fn connect<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Connected<D>, Fault<D>> {
+    let _turn = shared.handshakes.acquire().await.map_err(|_| faults::closed())?;
+    let limit = shared.options.connect_timeout;
+    match timeout(limit, shared.driver.connect(&shared.budget)).await {
+        Ok(result) => result,
+        Err(_) => Err(faults::connect_timeout(limit)),
+    }
+}
+
+/// However the task ends (its runtime was shut down, a panic): nobody waits for it any more.
+struct LastWill<'a, D: Driver> {
+    shared: &'a Arc<Shared<D>>,
+    id: PipeId,
+}
+
+impl<D: Driver> Drop for LastWill<'_, D> {
+    fn drop(&mut self) {
+        let pipe = self.shared.pipe(self.id);
+        pipe.load.open.store(false, std::sync::atomic::Ordering::SeqCst);
+        let entries = {
+            let mut queue = pipe.queue();
+            queue.lane = Lane::Closed;
+            std::mem::take(&mut queue.entries)
+        };
+        self.shared.pipe_ended(entries);
+    }
+}

@@ -1,0 +1,195 @@
+//! Who gets a lease next.
+//!
+//! Waiters are served in order of arrival. One pipe drains at a time; a pipe that comes back goes to the next waiter
+//! at once. A waiter that has gone is passed over: the lease handed to it returns by being dropped.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::faults;
+use crate::lease::Lease;
+use crate::pipe::{Lane, LeaseId, Pipe};
+use crate::pool::Shared;
+use crate::wire::{Driver, Fault};
+
+pub(crate) struct Desk<D: Driver> {
+    state: Mutex<State<D>>,
+    most: usize,
+}
+
+struct State<D: Driver> {
+    waiters: VecDeque<oneshot::Sender<Lease<D>>>,
+    /// Since when each lease is held.
+    held: Vec<(LeaseId, Instant)>,
+    draining: bool,
+    next: u64,
+    closed: bool,
+}
+
+impl<D: Driver> Desk<D> {
+    pub(crate) fn new(most: usize) -> Self {
+        let state =
+            State { waiters: VecDeque::new(), held: Vec::new(), draining: false, next: 1, closed: false };
+        Self { state: Mutex::new(state), most }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases held, and callers that wait.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.held.len(), state.waiters.iter().filter(|waiter| !waiter.is_closed()).count())
+    }
+
+    /// Waits for a lease. Cancel safe.
+    pub(crate) async fn acquire(&self, shared: &Arc<Shared<D>>) -> Result<Lease<D>, Fault<D>> {
+        if self.most == 0 {
+            return Err(faults::no_leases());
+        }
+        let waiter = self.reserve();
+        self.turn(shared);
+        let limit = shared.options.acquire_timeout;
+        match shared.until(Instant::now() + limit, waiter).await {
+            Some(Ok(lease)) => Ok(lease),
+            Some(Err(_)) if shared.is_closing() => Err(faults::closed()),
+            Some(Err(_)) => Err(faults::runtime_gone()),
+            None => {
+                let state = self.state();
+                let oldest =
+                    state.held.iter().map(|(_, since)| since.elapsed()).max().unwrap_or(Duration::ZERO);
+                Err(faults::lease_timeout(limit, state.held.len(), self.most, oldest))
+            }
+        }
+    }
+
+    /// A place in the queue of waiters.
+    pub(crate) fn reserve(&self) -> oneshot::Receiver<Lease<D>> {
+        let (waiter, lease) = oneshot::channel();
+        let mut state = self.state();
+        if !state.closed {
+            state.waiters.push_back(waiter);
+        }
+        lease
+    }
+
+    /// Nobody gets a lease any more.
+    pub(crate) fn close(&self) {
+        let waiters = {
+            let mut state = self.state();
+            state.closed = true;
+            std::mem::take(&mut state.waiters)
+        };
+        // Dropping them wakes those who wait: not under the lock.
+        drop(waiters);
+    }
+
+    /// Starts to drain a pipe if somebody waits and one may be taken.
+    pub(crate) fn turn(&self, shared: &Arc<Shared<D>>) {
+        let gone = {
+            let mut state = self.state();
+            let gone = state.forget_gone();
+            let wanted = !state.waiters.is_empty() && !state.draining && state.held.len() < self.most;
+            state.draining |= wanted;
+            if !wanted {
+                drop(state);
+                return drop(gone);
+            }
+            gone
+        };
+        drop(gone);
+        if !ask_to_drain(shared) {
+            // As soon as another pipe is shared, its pump asks again.
+            self.state().draining = false;
+        }
+    }
+
+    /// A pipe has drained: the lease of the first who still waits, if anybody does.
+    pub(crate) fn grant(&self, shared: &Arc<Shared<D>>, pipe: &Pipe<D::Wire>) -> Option<LeaseId> {
+        self.state().draining = false;
+        let id = self.hand_over(shared, pipe);
+        self.turn(shared);
+        id
+    }
+
+    /// A pipe that was to be drained has something else to do first.
+    pub(crate) fn not_drained(&self, pipe: &Pipe<D::Wire>) {
+        let mut queue = pipe.queue();
+        if std::mem::take(&mut queue.drain) {
+            drop(queue);
+            self.state().draining = false;
+        }
+    }
+
+    /// A pipe was lost while it drained or while it was leased.
+    pub(crate) fn lost(&self, pipe: &Pipe<D::Wire>, lease: Option<LeaseId>) {
+        if let Some(id) = lease {
+            self.ended(id);
+        }
+        self.not_drained(pipe);
+    }
+
+    /// A lease is over.
+    pub(crate) fn ended(&self, id: LeaseId) {
+        self.state().held.retain(|(held, _)| *held != id);
+    }
+
+    /// A pipe is free and its session is right: the lease of the first who still waits, if anybody does.
+    pub(crate) fn hand_over(&self, shared: &Arc<Shared<D>>, pipe: &Pipe<D::Wire>) -> Option<LeaseId> {
+        let (waiter, id, gone) = {
+            let mut state = self.state();
+            let gone = state.forget_gone();
+            let id = LeaseId(state.next);
+            let waiter = state.waiters.pop_front();
+            if waiter.is_some() {
+                state.next += 1;
+                state.held.push((id, Instant::now()));
+            }
+            (waiter, id, gone)
+        };
+        drop(gone);
+        let waiter = waiter?;
+        {
+            let mut queue = pipe.queue();
+            queue.lane = Lane::Leased(id);
+            queue.drain = false;
+            queue.returned = None;
+            queue.opening = None;
+        }
+        // If the waiter has gone meanwhile, the lease is dropped here, and thereby returned.
+        let _ = waiter.send(Lease::new(Arc::clone(shared), pipe.id, id));
+        Some(id)
+    }
+}
+
+impl<D: Driver> State<D> {
+    /// Takes out waiters that have gone, to be dropped outside of the lock.
+    fn forget_gone(&mut self) -> Vec<oneshot::Sender<Lease<D>>> {
+        if !self.waiters.iter().any(oneshot::Sender::is_closed) {
+            return Vec::new();
+        }
+        let (gone, waiting) =
+            std::mem::take(&mut self.waiters).into_iter().partition(oneshot::Sender::is_closed);
+        self.waiters = waiting;
+        let gone: VecDeque<_> = gone;
+        gone.into()
+    }
+}
+
+/// Asks the least busy shared pipe to drain, unless it is the last one.
+fn ask_to_drain<D: Driver>(shared: &Arc<Shared<D>>) -> bool {
+    let Some(pipe) = shared.least_busy_of_several() else { return false };
+    let mut asked = false;
+    pipe.signal(|queue| {
+        if queue.lane == Lane::Shared {
+            queue.drain = true;
+            asked = true;
+        }
+    });
+    asked
+}

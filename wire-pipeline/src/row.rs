@@ -1,0 +1,157 @@
+//! How a row becomes a value of the caller's type.
+//!
+//! A driver's row says which types its columns can be turned into ([`Field`]); what is built from several
+//! columns asks for them ([`FromRow`]: tuples here, structs through the derive macro). Both sides are generic
+//! over the other, so that one derived struct loads from the rows of every driver. This module knows neither
+//! a row's layout nor a column's encoding.
+//!
+//! The type parameter of [`Field`] is what the orphan rules ask for: a driver writes
+//! `impl<T: for<'a> FromSql<'a>> Field<T> for Row` about its own `Row`, which covers every foreign `T`.
+
+/// A row that values can be taken from.
+pub trait FieldSource {
+    /// Why a value cannot be had.
+    type Error;
+}
+
+/// A row whose columns can be turned into `T`.
+#[diagnostic::on_unimplemented(
+    message = "a column of `{Self}` cannot be turned into `{T}`",
+    label = "`{T}` is not a type of this driver's columns",
+    note = "a column that may be NULL is an `Option`; a type of your own needs the driver's trait for reading values"
+)]
+pub trait Field<T>: FieldSource {
+    /// The value of the column at `index`, counted from 0.
+    ///
+    /// # Errors
+    ///
+    /// When the row has no such column, or the column's value is not a `T`.
+    fn field_at(&self, index: usize) -> Result<T, Self::Error>;
+
+    /// The value of the first column called `name`.
+    ///
+    /// # Errors
+    ///
+    /// When the row has no such column, or the column's value is not a `T`.
+    fn field_named(&self, name: &str) -> Result<T, Self::Error>;
+
+    /// As [`field_named`](Self::field_named), for a caller who expects that column at index `hint`.
+    ///
+    /// A driver overrides it to compare one name before it searches. When two columns have the same name, the
+    /// one at `hint` is taken.
+    ///
+    /// # Errors
+    ///
+    /// When the row has no such column, or the column's value is not a `T`.
+    fn field_hinted(&self, hint: usize, name: &str) -> Result<T, Self::Error> {
+        let _ = hint;
+        self.field_named(name)
+    }
+}
+
+/// What a row of type `R` can be turned into.
+///
+/// Tuples of 1 to 16 values take the first columns in order; further columns are ignored, and a row that has
+/// fewer is an error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be made from a `{R}`",
+    note = "ask for the row itself, for a tuple of up to 16 values (one column: `(T,)`), or for a struct with `#[derive(FromRow)]`"
+)]
+pub trait FromRow<R: FieldSource>: Sized {
+    /// Builds the value from the row's columns.
+    ///
+    /// # Errors
+    ///
+    /// When a column that is needed is missing, or its value is not of the type asked for.
+    fn from_row(row: &R) -> Result<Self, R::Error>;
+}
+
+macro_rules! tuples {
+    ($( ($($value:ident $index:tt),+) )+) => {$(
+        impl<Source, $($value),+> FromRow<Source> for ($($value,)+)
+        where
+            Source: FieldSource $(+ Field<$value>)+,
+        {
+            fn from_row(row: &Source) -> Result<Self, Source::Error> {
+                Ok(($(<Source as Field<$value>>::field_at(row, $index)?,)+))
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14, P 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Field, FieldSource, FromRow};
+
+    /// A row of one type, which remembers nothing but its columns.
+    struct Numbers(Vec<(&'static str, i64)>);
+
+    impl FieldSource for Numbers {
+        type Error = String;
+    }
+
+    impl<T: TryFrom<i64>> Field<T> for Numbers {
+        fn field_at(&self, index: usize) -> Result<T, String> {
+            let (name, value) = self.0.get(index).ok_or_else(|| format!("no column {index}"))?;
+            T::try_from(*value).map_err(|_| format!("{name} does not fit"))
+        }
+
+        fn field_named(&self, name: &str) -> Result<T, String> {
+            let index = self.0.iter().position(|(known, _)| *known == name);
+            self.field_at(index.ok_or_else(|| format!("no column {name}"))?)
+        }
+    }
+
+    #[test]
+    fn tuples_take_columns_in_order_and_ignore_the_rest() {
+        let row = Numbers(vec![("a", 1), ("b", 2), ("c", 3)]);
+        assert_eq!(<(i32,)>::from_row(&row), Ok((1,)));
+        assert_eq!(<(u8, i64, i16)>::from_row(&row), Ok((1, 2, 3)));
+    }
+
+    #[test]
+    fn a_row_with_fewer_columns_is_an_error() {
+        let row = Numbers(vec![("a", 1)]);
+        assert_eq!(<(i32, i32)>::from_row(&row), Err("no column 1".to_owned()));
+    }
+
+    #[test]
+    fn the_first_value_that_does_not_fit_is_reported() {
+        let row = Numbers(vec![("a", 1), ("b", 300)]);
+        assert_eq!(<(u8, u8)>::from_row(&row), Err("b does not fit".to_owned()));
+    }
+
+    #[test]
+    fn sixteen_columns_are_the_widest_tuple() {
+        type Wide = (i8, i8, i8, i8, i8, i8, i8, i8, i8, i8, i8, i8, i8, i8, i8, i8);
+        let row = Numbers((0..16).map(|n| ("n", n)).collect());
+        let wide = Wide::from_row(&row).expect("all columns are there");
+        assert_eq!((wide.0, wide.15), (0, 15));
+    }
+
+    #[test]
+    fn a_hint_is_only_a_hint() {
+        let row = Numbers(vec![("a", 1), ("b", 2)]);
+        assert_eq!(Field::<i64>::field_hinted(&row, 0, "b"), Ok(2));
+        assert_eq!(Field::<i64>::field_hinted(&row, 7, "a"), Ok(1));
+    }
+}
