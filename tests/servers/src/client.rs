@@ -46,7 +46,10 @@ fn get(kind: Kind) -> anyhow::Result<Server> {
     if let Some(url) = found {
         // Who names a server wants that one: anything else in its place would be a surprise.
         let facts = named(kind, url).with_context(|| {
-            format!("{} is set, but its server cannot be used; correct it or leave it out", kind.url_variable())
+            format!(
+                "{} is set, but its server cannot be used; correct it or leave it out",
+                kind.url_variable()
+            )
         })?;
         say(&report(&facts, &[]));
         return Ok(Server::new(facts));
@@ -155,7 +158,8 @@ fn reach_supervisor(run: &RunFolder) -> anyhow::Result<UnixStream> {
 #[cfg(all(test, feature = "supervisor"))]
 pub(crate) fn started(kind: Kind) -> Server {
     let settings = Settings { url: None, ..Settings::from_environment(kind).unwrap() };
-    let (facts, _) = ask_supervisor(settings).unwrap().unwrap_or_else(|more| panic!("{}", nothing_works(kind, &more)));
+    let (facts, _) =
+        ask_supervisor(settings).unwrap().unwrap_or_else(|more| panic!("{}", nothing_works(kind, &more)));
     Server::new(facts)
 }
 

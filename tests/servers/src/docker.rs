@@ -2,6 +2,7 @@
 //! one can remove what a killed one left behind.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use testcontainers::bollard::models::PortBinding;
 use testcontainers::bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
-use testcontainers::core::client::docker_client_instance;
 use testcontainers::core::ContainerPort;
+use testcontainers::core::client::docker_client_instance;
 use testcontainers::runners::AsyncRunner as _;
 use testcontainers::{ContainerAsync, ContainerRequest, CopyTargetOptions, GenericImage, ImageExt as _};
 
@@ -61,7 +62,8 @@ pub(crate) async fn start(
         Kind::Postgres => postgres(image),
         Kind::Mysql => mysql(image),
     };
-    let request = with_certificates(request, &certificates).with_label(LABEL, me()).with_startup_timeout(START);
+    let request =
+        with_certificates(request, &certificates).with_label(LABEL, me()).with_startup_timeout(START);
     let container_port = match settings.kind {
         Kind::Postgres => 5432,
         Kind::Mysql => 3306,
@@ -113,11 +115,13 @@ async fn check_daemon() -> anyhow::Result<()> {
 fn postgres(image: GenericImage) -> ContainerRequest<GenericImage> {
     let mut command = "exec docker-entrypoint.sh postgres".to_owned();
     for (name, value) in setup::POSTGRES_SETTINGS {
-        command.push_str(&format!(" -c {name}={value}"));
+        let _ = write!(command, " -c {name}={value}");
     }
-    command.push_str(&format!(
-        " -c hba_file={INSIDE}/pg_hba.conf -c ssl_cert_file={INSIDE}/server.crt -c ssl_key_file={INSIDE}/server.key"
-    ));
+    for (name, file) in
+        [("hba_file", "pg_hba.conf"), ("ssl_cert_file", "server.crt"), ("ssl_key_file", "server.key")]
+    {
+        let _ = write!(command, " -c {name}={INSIDE}/{file}");
+    }
     image
         .with_entrypoint("sh")
         .with_cmd(["-c".to_owned(), format!("{} && {command}", give_key_to("postgres"))])
@@ -227,7 +231,9 @@ fn me() -> String {
 
 fn is_dead(owner: &str) -> bool {
     let mut words = owner.rsplitn(3, ' ');
-    let (Some(start), Some(pid), Some(place)) = (words.next(), words.next(), words.next()) else { return false };
+    let (Some(start), Some(pid), Some(place)) = (words.next(), words.next(), words.next()) else {
+        return false;
+    };
     let Ok(pid) = pid.parse() else { return false };
     place == namespace() && start_time(pid).is_none_or(|now| now != start)
 }
@@ -253,7 +259,10 @@ mod tests {
     fn image_names_are_split_at_the_tag_only() {
         assert_eq!(image_parts("postgres:18"), ("postgres", "18"));
         assert_eq!(image_parts("local/mysql:9.7"), ("local/mysql", "9.7"));
-        assert_eq!(image_parts("registry.example:5000/postgres"), ("registry.example:5000/postgres", "latest"));
+        assert_eq!(
+            image_parts("registry.example:5000/postgres"),
+            ("registry.example:5000/postgres", "latest")
+        );
     }
 
     #[test]

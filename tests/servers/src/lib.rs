@@ -57,12 +57,8 @@ pub use supervisor::supervise;
 ///
 /// `trust_user` needs none, `password_user` sends it in clear text, then MD5 and SCRAM-SHA-256. The rule is the same
 /// over TCP and over the Unix socket. A server that the environment names has them only if its owner made them.
-pub const TEST_ROLES: [(&str, &str); 4] = [
-    ("trust_user", ""),
-    ("password_user", "secret"),
-    ("md5_user", "secret"),
-    ("scram_user", "secret"),
-];
+pub const TEST_ROLES: [(&str, &str); 4] =
+    [("trust_user", ""), ("password_user", "secret"), ("md5_user", "secret"), ("scram_user", "secret")];
 
 /// A PostgreSQL server, with a database `pipeline`, and [`TEST_ROLES`].
 ///

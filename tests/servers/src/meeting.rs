@@ -135,11 +135,9 @@ fn create_private(path: &Path) -> anyhow::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("creating {}: set {} to a folder of yours", path.display(), settings::RUN))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| {
+        format!("creating {}: set {} to a folder of yours", path.display(), settings::RUN)
+    })?;
     let owner = fs::metadata(path)?.uid();
     let own = fs::metadata("/proc/self").map_or(owner, |metadata| metadata.uid());
     ensure!(owner == own, "{} belongs to another user: set {}", path.display(), settings::RUN);
@@ -169,10 +167,8 @@ mod tests {
 
     #[test]
     fn replies_survive_the_wire() {
-        let reply = Reply::Refused(vec![Refusal {
-            way: crate::server::Origin::Docker,
-            reason: "no\nway".into(),
-        }]);
+        let reply =
+            Reply::Refused(vec![Refusal { way: crate::server::Origin::Docker, reason: "no\nway".into() }]);
         let line = serde_json::to_string(&reply).unwrap();
         assert!(!line.contains('\n'));
         assert_eq!(serde_json::to_string(&serde_json::from_str::<Reply>(&line).unwrap()).unwrap(), line);

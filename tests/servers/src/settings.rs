@@ -57,10 +57,7 @@ impl Settings {
     }
 
     /// `look_up` answers with a variable's value; tests bring their own.
-    pub(crate) fn from_lookup(
-        kind: Kind,
-        look_up: impl Fn(&str) -> Option<String>,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn from_lookup(kind: Kind, look_up: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let only = match look_up(WAY).as_deref() {
             None => None,
             Some("url") => Some(Origin::Url),
@@ -110,10 +107,8 @@ mod tests {
 
     #[test]
     fn each_server_reads_its_own_url_and_image() {
-        let look_up = with(&[
-            ("PG_PIPELINE_URL", "postgres://a@b/c"),
-            ("MYSQL_PIPELINE_IMAGE", "local/mysql:9.7"),
-        ]);
+        let look_up =
+            with(&[("PG_PIPELINE_URL", "postgres://a@b/c"), ("MYSQL_PIPELINE_IMAGE", "local/mysql:9.7")]);
         let postgres = Settings::from_lookup(Kind::Postgres, &look_up).unwrap();
         assert_eq!(postgres.url.as_deref(), Some("postgres://a@b/c"));
         assert_eq!(postgres.image, "postgres:18");

@@ -23,8 +23,7 @@ impl Certificates {
         let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let mut server = CertificateParams::new(names)?;
         server.distinguished_name.push(DnType::CommonName, "localhost");
-        let certificate =
-            server.signed_by(&key, &issuer).context("signing the server's certificate")?;
+        let certificate = server.signed_by(&key, &issuer).context("signing the server's certificate")?;
         Ok(Self { authority: issuer.pem(), certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }

@@ -63,7 +63,8 @@ impl Run {
     }
 
     fn is_over(&self) -> bool {
-        !self.folder.path().join("started.json").exists() && !self.folder.path().join("control-socket").exists()
+        !self.folder.path().join("started.json").exists()
+            && !self.folder.path().join("control-socket").exists()
     }
 }
 
@@ -119,7 +120,9 @@ fn await_that(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) 
 fn assert_gone(facts: &Value) {
     await_that("the server's process is gone", STOP, || !process_runs(facts));
     await_that("the server no longer answers", STOP, || !answers(facts));
-    await_that("the server's folder is removed", STOP, || folder(facts).is_none_or(|folder| !folder.exists()));
+    await_that("the server's folder is removed", STOP, || {
+        folder(facts).is_none_or(|folder| !folder.exists())
+    });
 }
 
 #[test]

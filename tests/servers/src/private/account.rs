@@ -41,7 +41,12 @@ impl Account {
 
     /// Lets a command run as the account, away from the folder and the language of whoever started us.
     pub(super) fn prepare(self, command: &mut Command, folder: &Path) {
-        command.current_dir(folder).env("HOME", folder).env("TMPDIR", folder).env("LC_ALL", "C").env("TZ", "UTC");
+        command
+            .current_dir(folder)
+            .env("HOME", folder)
+            .env("TMPDIR", folder)
+            .env("LC_ALL", "C")
+            .env("TZ", "UTC");
         command.env_remove("LANG").env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD");
         if let Some((user, group)) = self.unprivileged {
             command.uid(user).gid(group);

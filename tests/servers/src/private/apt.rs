@@ -188,7 +188,10 @@ mod tests {
 
     #[test]
     fn the_codename_is_read_with_and_without_quotes() {
-        assert_eq!(os_release("ID=debian\nVERSION_CODENAME=bookworm\n", "VERSION_CODENAME").unwrap(), "bookworm");
+        assert_eq!(
+            os_release("ID=debian\nVERSION_CODENAME=bookworm\n", "VERSION_CODENAME").unwrap(),
+            "bookworm"
+        );
         assert_eq!(os_release("VERSION_CODENAME=\"sid\"", "VERSION_CODENAME").unwrap(), "sid");
         assert_eq!(os_release("VERSION=\"1\"", "VERSION_CODENAME"), None);
     }

@@ -81,8 +81,10 @@ fn one_line(text: &str) -> Vec<Source> {
             Some((options, rest)) => (options, rest),
             None => ("", rest),
         };
-        let signed_by =
-            options.split_whitespace().find_map(|option| option.strip_prefix("signed-by=")).map(str::to_owned);
+        let signed_by = options
+            .split_whitespace()
+            .find_map(|option| option.strip_prefix("signed-by="))
+            .map(str::to_owned);
         let mut words = rest.split_whitespace().map(str::to_owned);
         if let (Some(uri), Some(suite)) = (words.next(), words.next()) {
             let signed_by = signed_by.into_iter().collect();

@@ -44,7 +44,8 @@ pub fn supervise(run: &Path) -> anyhow::Result<()> {
 }
 
 async fn run_in(run: RunFolder) -> anyhow::Result<()> {
-    let _alive = Lock::try_exclusive(&run.supervisor_lock())?.context("another supervisor is at work here")?;
+    let _alive =
+        Lock::try_exclusive(&run.supervisor_lock())?.context("another supervisor is at work here")?;
     record::sweep(&run.record());
     sweep_neighbours(&run);
 
@@ -68,7 +69,7 @@ async fn run_in(run: RunFolder) -> anyhow::Result<()> {
             let Ok(stream) = stream.into_std() else { continue };
             let servers = servers.clone();
             tokio::task::spawn_blocking(move || {
-                if let Err(error) = serve(stream, &servers) {
+                if let Err(error) = serve(&stream, &servers) {
                     eprintln!("a client went away: {error:#}");
                 }
             });
@@ -104,7 +105,9 @@ async fn unused(run: &RunFolder) -> anyhow::Result<Lock> {
 // Short, because the path of a Unix socket holds little more than 100 bytes, and reachable for the servers' account.
 fn temporary_folder() -> anyhow::Result<tempfile::TempDir> {
     let mut parent = std::env::temp_dir();
-    if parent.as_os_str().len() > 50 || (crate::meeting::is_root() && !crate::meeting::open_to_others(&parent)) {
+    if parent.as_os_str().len() > 50
+        || (crate::meeting::is_root() && !crate::meeting::open_to_others(&parent))
+    {
         parent = "/tmp".into();
     }
     let folder = tempfile::Builder::new()
@@ -151,19 +154,19 @@ struct Outcome {
 
 enum Running {
     Private(private::Running),
-    Docker(docker::Running),
+    Docker(Box<docker::Running>),
 }
 
-fn serve(stream: UnixStream, servers: &Servers) -> anyhow::Result<()> {
+fn serve(stream: &UnixStream, servers: &Servers) -> anyhow::Result<()> {
     stream.set_nonblocking(false)?;
     let mut line = String::new();
-    BufReader::new(&stream).read_line(&mut line)?;
+    BufReader::new(stream).read_line(&mut line)?;
     let request: Request = serde_json::from_str(&line).context("reading a request")?;
     let note = |text: &str| {
-        let _ = answer(&stream, &Reply::Note(text.to_owned()));
+        let _ = answer(stream, &Reply::Note(text.to_owned()));
     };
     let reply = servers.get(&request.settings, &note)?;
-    answer(&stream, &reply)
+    answer(stream, &reply)
 }
 
 fn answer(mut stream: &UnixStream, reply: &Reply) -> anyhow::Result<()> {
@@ -195,7 +198,8 @@ impl Servers {
         let folder = tempfile::Builder::new().prefix("s").tempdir_in(&self.temporary)?.keep();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711))?;
         let ways = [Origin::Docker, Origin::Private];
-        let (found, refusals) = first_that_works(settings, &ways, |way| self.try_way(way, settings, &folder, note));
+        let (found, refusals) =
+            first_that_works(settings, &ways, |way| self.try_way(way, settings, &folder, note));
         Ok(match found {
             Some((facts, running)) => {
                 eprintln!("{}", facts.description());
@@ -215,7 +219,7 @@ impl Servers {
         match way {
             Origin::Docker => {
                 let started = self.runtime.block_on(docker::start(settings, folder, note))?;
-                Ok((started.0, Running::Docker(started.1)))
+                Ok((started.0, Running::Docker(Box::new(started.1))))
             }
             Origin::Private => {
                 let started = private::start(settings.kind, folder, &self.record, note)?;

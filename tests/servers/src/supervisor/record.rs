@@ -101,10 +101,14 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let data = folder.join("data");
         let file = outer.path().join("started.json");
-        let mut ours = Command::new("sh").args(["-c", "read line; : $0"]).arg(&data)
-            .stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let mut stranger = Command::new("sh").args(["-c", "read line"])
-            .stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut ours = Command::new("sh")
+            .args(["-c", "read line; : $0"])
+            .arg(&data)
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stranger =
+            Command::new("sh").args(["-c", "read line"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let record = Record::begin(file.clone(), &folder).unwrap();
         record.add_process(ours.id(), &data).unwrap();
         record.add_process(stranger.id(), &data).unwrap();
