@@ -244,11 +244,17 @@ fn namespace() -> String {
     format!("{}/{}", host.trim(), processes.display())
 }
 
-// proc(5), /proc/pid/stat, field 22. The name in field 2 may hold spaces, so count from its closing parenthesis.
 fn start_time(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    start_time_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+// proc(5), /proc/pid/stat: the name in field 2 may hold spaces, so count from its closing parenthesis. The state follows,
+// and the start time is field 22. An ended process that nobody has waited for (state Z) has none for us.
+fn start_time_in(stat: &str) -> Option<String> {
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19).map(str::to_owned)
+    let mut fields = rest.split_whitespace();
+    fields.next().filter(|state| !matches!(*state, "Z" | "X"))?;
+    fields.nth(18).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -263,6 +269,13 @@ mod tests {
             image_parts("registry.example:5000/postgres"),
             ("registry.example:5000/postgres", "latest")
         );
+    }
+
+    #[test]
+    fn a_start_time_is_read_past_any_name_and_a_zombie_has_none() {
+        let stat = |state| format!("7 (a) b) {state} 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 251610 9 9");
+        assert_eq!(start_time_in(&stat("S")).as_deref(), Some("251610"));
+        assert_eq!(start_time_in(&stat("Z")), None);
     }
 
     #[test]
