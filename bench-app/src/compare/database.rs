@@ -22,7 +22,8 @@ impl Running {
             Database::Mysql => Kind::Mysql,
         };
         // It stays up for as long as this process, and its caretaker stops it some seconds later.
-        let server = test_servers::server(kind).await.context("no database to compare on (or name one by --url)")?;
+        let server =
+            test_servers::server(kind).await.context("no database to compare on (or name one by --url)")?;
         Ok(Self { url: server.url().to_owned(), pid: server.pid() })
     }
 

@@ -59,7 +59,8 @@ fn pipe_samples(index: usize, pipe: &PipeStats) -> impl Iterator<Item = Sample> 
         (counter("pool_batches_total", "Batches that left."), pipe.batch_sizes.iter().sum()),
     ];
     let state = vec![("pipe", index.to_string()), ("state", format!("{:?}", pipe.state).to_lowercase())];
-    let state = Sample { metric: gauge("pool_pipe", "One for each pipe, with its state."), labels: state, value: 1 };
+    let state =
+        Sample { metric: gauge("pool_pipe", "One for each pipe, with its state."), labels: state, value: 1 };
     let labels = vec![("pipe", index.to_string())];
     let figures = figures.map(|(metric, value)| Sample { metric, labels: labels.clone(), value });
     figures.into_iter().chain([state])
@@ -149,11 +150,7 @@ impl From<PoolError<Error>> for Failure {
 
 /// Checking out failed, in the driver's own words.
 fn not_sent(kind: ErrorKind) -> Failure {
-    Failure {
-        kind: format!("{kind:?}"),
-        outcome: Some(format!("{:?}", Outcome::NotSent)),
-        unavailable: true,
-    }
+    Failure { kind: format!("{kind:?}"), outcome: Some(format!("{:?}", Outcome::NotSent)), unavailable: true }
 }
 
 /// Numbers follow from their ids, so that every database gets the same table.
