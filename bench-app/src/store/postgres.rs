@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use deadpool::Runtime;
-use deadpool::managed::{self, PoolError};
-use pg_pipeline::deadpool::Manager;
+use deadpool::managed::PoolError;
+use pg_pipeline::deadpool as checkout;
 use pg_pipeline::{Config, Error, ErrorKind, Outcome, PipeStats, Pool, Statement};
 
 use super::{Facts, Failure, Metric, Sample, Store, WORLDS, World};
@@ -69,21 +69,20 @@ fn pipe_samples(index: usize, pipe: &PipeStats) -> impl Iterator<Item = Sample> 
 /// Each request takes a connection for itself and gives it back.
 #[derive(Clone)]
 pub(crate) struct Checkout {
-    pool: managed::Pool<Manager>,
+    pool: checkout::Pool,
     by_id: Statement,
 }
 
 impl Store for Checkout {
     async fn connect(url: &str, connections: usize) -> Result<Self> {
-        let pool = managed::Pool::builder(Manager::new(config(url)?))
+        let pool = checkout::Pool::builder(checkout::Manager::new(config(url)?))
             .max_size(connections)
             .runtime(Runtime::Tokio1)
-            // As long as the driver's own pool lets a caller wait for a lease.
-            .wait_timeout(Some(Duration::from_secs(5)))
+            .wait_timeout(Some(ANSWER))
             .build()?;
-        let store = Self { pool, by_id: Statement::new(BY_ID) };
-        drop(store.pool.get().await.map_err(|error| anyhow::anyhow!("{error}"))?);
-        Ok(store)
+        // As the pipelined store does: a database that cannot be reached is found out now.
+        drop(pool.get().await?);
+        Ok(Self { pool, by_id: Statement::new(BY_ID) })
     }
 
     async fn world(&self, id: i32) -> Result<World, Failure> {
@@ -111,8 +110,13 @@ impl Store for Checkout {
     }
 }
 
+/// A request is answered within this time even when the database is not, unless the URL says otherwise.
+const ANSWER: Duration = Duration::from_secs(5);
+
 fn config(url: &str) -> Result<Config> {
-    url.parse().context("the URL of the database cannot be used")
+    let config: Config = url.parse().context("the URL of the database cannot be used")?;
+    let usual = Config::new().pool_options().query_timeout();
+    Ok(if config.pool_options().query_timeout() == usual { config.query_timeout(ANSWER) } else { config })
 }
 
 fn gauge(name: &'static str, help: &'static str) -> Metric {
