@@ -86,7 +86,8 @@ mod tests {
         let mut tried = Vec::new();
         let (found, refusals) = first_that_works(&settings(None), &ALL, |way| {
             tried.push(way);
-            if way == Origin::Url { anyhow::bail!("not set") } else { Ok(way) }
+            anyhow::ensure!(way != Origin::Url, "not set");
+            Ok(way)
         });
         assert_eq!(found, Some(Origin::Docker));
         assert_eq!(tried, [Origin::Url, Origin::Docker]);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -21,8 +21,8 @@ use crate::probe::{self, postgres::Refused};
 use crate::server::{Facts, Kind, Origin, Server};
 use crate::settings::{Settings, WAY};
 
-/// How long a supervisor may take to listen.
-const LISTEN: Duration = Duration::from_secs(10);
+/// How long a supervisor may take to listen; it may have to wait for one that is cleaning up.
+const LISTEN: Duration = Duration::from_secs(30);
 
 type Place = Arc<Mutex<Option<Result<Server, String>>>>;
 
@@ -108,18 +108,32 @@ fn ask_supervisor(settings: Settings) -> anyhow::Result<Answer> {
             *client = Some(Lock::shared(&run.clients_lock())?);
         }
     }
-    let mut stream = reach_supervisor(&run)?;
     let mut request = serde_json::to_vec(&Request { settings })?;
     request.push(b'\n');
-    stream.write_all(&request).context("asking the supervisor")?;
-    for line in BufReader::new(stream).lines() {
-        match serde_json::from_str(&line.context("reading the supervisor's answer")?)? {
-            Reply::Note(text) => say(&format!("test-servers: {text}")),
-            Reply::Ready { facts, refusals } => return Ok(Ok((facts, refusals))),
-            Reply::Refused(refusals) => return Ok(Err(refusals)),
+    // A supervisor that was killed may take our connection with it; the next one starts afresh.
+    let mut retries = 2;
+    loop {
+        match converse(&run, &request) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) if retries == 0 => bail!("the supervisor went away; its log is {}", run.log().display()),
+            Err(error) if retries == 0 || !error.is::<io::Error>() => return Err(error),
+            Ok(None) | Err(_) => retries -= 1,
         }
     }
-    bail!("the supervisor went away; its log is {}", run.log().display())
+}
+
+// `None`: the supervisor closed the connection without an answer.
+fn converse(run: &RunFolder, request: &[u8]) -> anyhow::Result<Option<Answer>> {
+    let mut stream = reach_supervisor(run)?;
+    stream.write_all(request)?;
+    for line in BufReader::new(stream).lines() {
+        match serde_json::from_str(&line?).context("reading the supervisor's answer")? {
+            Reply::Note(text) => say(&format!("test-servers: {text}")),
+            Reply::Ready { facts, refusals } => return Ok(Some(Ok((facts, refusals)))),
+            Reply::Refused(refusals) => return Ok(Some(Err(refusals))),
+        }
+    }
+    Ok(None)
 }
 
 fn reach_supervisor(run: &RunFolder) -> anyhow::Result<UnixStream> {
@@ -154,6 +168,15 @@ fn reach_supervisor(run: &RunFolder) -> anyhow::Result<UnixStream> {
     }
 }
 
+/// For this crate's own tests: a server that the supervisor started, whatever URL the environment names.
+#[cfg(all(test, feature = "supervisor"))]
+pub(crate) fn started(kind: Kind) -> Server {
+    let settings = Settings { url: None, ..Settings::from_environment(kind).unwrap() };
+    let (facts, _) =
+        ask_supervisor(settings).unwrap().unwrap_or_else(|more| panic!("{}", nothing_works(kind, &more)));
+    Server::new(facts)
+}
+
 fn connect(run: &RunFolder) -> Option<UnixStream> {
     UnixStream::connect(read_pointer(&run.socket_pointer())?).ok()
 }
@@ -161,4 +184,32 @@ fn connect(run: &RunFolder) -> Option<UnixStream> {
 // Past the test harness, which swallows what `eprintln!` writes: this line belongs in every run's output.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_server_that_does_not_answer_is_an_error_and_not_a_detour() {
+        // Bound and closed at once: nothing listens there.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for (kind, scheme) in [(Kind::Postgres, "postgres"), (Kind::Mysql, "mysql")] {
+            let error = named(kind, format!("{scheme}://me:pw@127.0.0.1:{port}/d")).unwrap_err();
+            assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error:#}");
+            assert!(!format!("{error:#}").contains("pw"), "{error:#}");
+        }
+    }
+
+    #[cfg(feature = "supervisor")]
+    #[test]
+    fn a_named_server_is_used_as_it_is() {
+        for kind in [Kind::Postgres, Kind::Mysql] {
+            let running = started(kind);
+            let facts = named(kind, running.url().to_owned()).unwrap();
+            assert_eq!(facts.url, running.url());
+            assert_eq!(facts.version, running.version());
+            assert_eq!(facts.origin, Origin::Url);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! one can remove what a killed one left behind.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -114,11 +115,13 @@ async fn check_daemon() -> anyhow::Result<()> {
 fn postgres(image: GenericImage) -> ContainerRequest<GenericImage> {
     let mut command = "exec docker-entrypoint.sh postgres".to_owned();
     for (name, value) in setup::POSTGRES_SETTINGS {
-        command.push_str(&format!(" -c {name}={value}"));
+        let _ = write!(command, " -c {name}={value}");
     }
-    command.push_str(&format!(
-        " -c hba_file={INSIDE}/pg_hba.conf -c ssl_cert_file={INSIDE}/server.crt -c ssl_key_file={INSIDE}/server.key"
-    ));
+    for (name, file) in
+        [("hba_file", "pg_hba.conf"), ("ssl_cert_file", "server.crt"), ("ssl_key_file", "server.key")]
+    {
+        let _ = write!(command, " -c {name}={INSIDE}/{file}");
+    }
     image
         .with_entrypoint("sh")
         .with_cmd(["-c".to_owned(), format!("{} && {command}", give_key_to("postgres"))])
@@ -241,11 +244,17 @@ fn namespace() -> String {
     format!("{}/{}", host.trim(), processes.display())
 }
 
-// proc(5), /proc/pid/stat, field 22. The name in field 2 may hold spaces, so count from its closing parenthesis.
 fn start_time(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    start_time_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+// proc(5), /proc/pid/stat: the name in field 2 may hold spaces, so count from its closing parenthesis. The state follows,
+// and the start time is field 22. An ended process that nobody has waited for (state Z) has none for us.
+fn start_time_in(stat: &str) -> Option<String> {
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19).map(str::to_owned)
+    let mut fields = rest.split_whitespace();
+    fields.next().filter(|state| !matches!(*state, "Z" | "X"))?;
+    fields.nth(18).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -260,6 +269,13 @@ mod tests {
             image_parts("registry.example:5000/postgres"),
             ("registry.example:5000/postgres", "latest")
         );
+    }
+
+    #[test]
+    fn a_start_time_is_read_past_any_name_and_a_zombie_has_none() {
+        let stat = |state| format!("7 (a) b) {state} 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 251610 9 9");
+        assert_eq!(start_time_in(&stat("S")).as_deref(), Some("251610"));
+        assert_eq!(start_time_in(&stat("Z")), None);
     }
 
     #[test]

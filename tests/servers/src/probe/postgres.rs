@@ -1,6 +1,6 @@
 //! Logs in to PostgreSQL (trust, password, md5, SCRAM), tells the version, and can run a script.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use anyhow::{Context as _, bail};
@@ -14,10 +14,20 @@ use postgres_protocol::message::frontend;
 use crate::address::Address;
 
 /// One session, open until it is dropped.
-pub(crate) struct Session {
-    stream: TcpStream,
+pub(crate) struct Session<S = TcpStream> {
+    stream: S,
     input: BytesMut,
     version: String,
+    method: Method,
+}
+
+/// How the server let us in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Trust,
+    Password,
+    Md5,
+    Scram,
 }
 
 /// The server answered, and the answer was no.
@@ -37,8 +47,14 @@ impl std::error::Error for Refused {}
 
 impl Session {
     pub(crate) fn open(address: &Address) -> anyhow::Result<Self> {
-        let stream = super::connect(address)?;
-        let mut session = Self { stream, input: BytesMut::new(), version: String::new() };
+        Session::over(super::connect(address)?, address)
+    }
+}
+
+impl<S: Read + Write> Session<S> {
+    pub(crate) fn over(stream: S, address: &Address) -> anyhow::Result<Self> {
+        let mut session =
+            Self { stream, input: BytesMut::new(), version: String::new(), method: Method::Trust };
         let database = if address.database.is_empty() { &address.user } else { &address.database };
         session.send(|output| {
             frontend::startup_message([("user", address.user.as_str()), ("database", database)], output)
@@ -65,9 +81,11 @@ impl Session {
             match self.receive()? {
                 Message::AuthenticationOk => return Ok(()),
                 Message::AuthenticationCleartextPassword => {
+                    self.method = Method::Password;
                     self.send(|output| frontend::password_message(password, output))?;
                 }
                 Message::AuthenticationMd5Password(body) => {
+                    self.method = Method::Md5;
                     let hash = md5_hash(address.user.as_bytes(), password, body.salt());
                     self.send(|output| frontend::password_message(hash.as_bytes(), output))?;
                 }
@@ -79,6 +97,7 @@ impl Session {
     }
 
     fn scram(&mut self, password: &[u8]) -> anyhow::Result<()> {
+        self.method = Method::Scram;
         let mut scram = ScramSha256::new(password, sasl::ChannelBinding::unsupported());
         self.send(|output| frontend::sasl_initial_response(sasl::SCRAM_SHA_256, scram.message(), output))?;
         match self.receive()? {
@@ -149,4 +168,54 @@ fn refused(body: &ErrorResponseBody) -> Refused {
         }
     }
     refusal
+}
+
+#[cfg(all(test, feature = "supervisor"))]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::server::{Kind, Server};
+    use crate::{TEST_ROLES, client};
+
+    const METHODS: [Method; 4] = [Method::Trust, Method::Password, Method::Md5, Method::Scram];
+
+    fn login(server: &Server, user: &str, password: &str) -> Address {
+        Address::parse(&server.url_for(user, password)).unwrap()
+    }
+
+    #[test]
+    fn each_test_role_logs_in_its_own_way_over_tcp() {
+        let server = client::started(Kind::Postgres);
+        for ((user, password), method) in TEST_ROLES.into_iter().zip(METHODS) {
+            let session = Session::open(&login(&server, user, password)).unwrap();
+            assert_eq!(session.method, method, "{user}");
+            assert_eq!(session.version(), server.version());
+        }
+    }
+
+    #[test]
+    fn each_test_role_logs_in_its_own_way_over_the_unix_socket() {
+        let server = client::started(Kind::Postgres);
+        // Containers have none.
+        let Some(socket) = server.socket() else { return };
+        for ((user, password), method) in TEST_ROLES.into_iter().zip(METHODS) {
+            let stream = UnixStream::connect(socket).unwrap();
+            let session = Session::over(stream, &login(&server, user, password)).unwrap();
+            assert_eq!(session.method, method, "{user}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_password_is_refused_and_a_failed_script_says_why() {
+        let server = client::started(Kind::Postgres);
+        for (user, _) in &TEST_ROLES[1..] {
+            let error = Session::open(&login(&server, user, "wrong")).err().unwrap();
+            assert_eq!(error.downcast_ref::<Refused>().unwrap().code, "28P01", "{user}");
+        }
+        let mut session = Session::open(&Address::parse(server.url()).unwrap()).unwrap();
+        let error = session.run("SELECT 1; SELECT * FROM no_such_table; SELECT 2").unwrap_err();
+        assert_eq!(error.downcast_ref::<Refused>().unwrap().code, "42P01");
+        session.run("SELECT 3").unwrap();
+    }
 }
