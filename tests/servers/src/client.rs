@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -108,18 +108,32 @@ fn ask_supervisor(settings: Settings) -> anyhow::Result<Answer> {
             *client = Some(Lock::shared(&run.clients_lock())?);
         }
     }
-    let mut stream = reach_supervisor(&run)?;
     let mut request = serde_json::to_vec(&Request { settings })?;
     request.push(b'\n');
-    stream.write_all(&request).context("asking the supervisor")?;
-    for line in BufReader::new(stream).lines() {
-        match serde_json::from_str(&line.context("reading the supervisor's answer")?)? {
-            Reply::Note(text) => say(&format!("test-servers: {text}")),
-            Reply::Ready { facts, refusals } => return Ok(Ok((facts, refusals))),
-            Reply::Refused(refusals) => return Ok(Err(refusals)),
+    // A supervisor that was killed may take our connection with it; the next one starts afresh.
+    let mut retries = 2;
+    loop {
+        match converse(&run, &request) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) if retries == 0 => bail!("the supervisor went away; its log is {}", run.log().display()),
+            Err(error) if retries == 0 || !error.is::<io::Error>() => return Err(error),
+            Ok(None) | Err(_) => retries -= 1,
         }
     }
-    bail!("the supervisor went away; its log is {}", run.log().display())
+}
+
+// `None`: the supervisor closed the connection without an answer.
+fn converse(run: &RunFolder, request: &[u8]) -> anyhow::Result<Option<Answer>> {
+    let mut stream = reach_supervisor(run)?;
+    stream.write_all(request)?;
+    for line in BufReader::new(stream).lines() {
+        match serde_json::from_str(&line?).context("reading the supervisor's answer")? {
+            Reply::Note(text) => say(&format!("test-servers: {text}")),
+            Reply::Ready { facts, refusals } => return Ok(Some(Ok((facts, refusals)))),
+            Reply::Refused(refusals) => return Ok(Some(Err(refusals))),
+        }
+    }
+    Ok(None)
 }
 
 fn reach_supervisor(run: &RunFolder) -> anyhow::Result<UnixStream> {
