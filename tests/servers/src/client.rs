@@ -21,8 +21,8 @@ use crate::probe::{self, postgres::Refused};
 use crate::server::{Facts, Kind, Origin, Server};
 use crate::settings::{Settings, WAY};
 
-/// How long a supervisor may take to listen.
-const LISTEN: Duration = Duration::from_secs(10);
+/// How long a supervisor may take to listen; it may have to wait for one that is cleaning up.
+const LISTEN: Duration = Duration::from_secs(30);
 
 type Place = Arc<Mutex<Option<Result<Server, String>>>>;
 

@@ -164,3 +164,17 @@ fn the_next_run_removes_what_a_killed_supervisor_left() {
     let facts = next.kill();
     assert_gone(&facts);
 }
+
+#[test]
+fn a_client_that_comes_while_a_supervisor_stops_gets_a_new_server() {
+    let run = Run::new();
+    let first = run.client();
+    kill_process(run.supervisor_pid(), Signal::TERM).unwrap();
+    await_that("the supervisor hides its socket", STOP, || {
+        !run.folder.path().join("control-socket").exists()
+    });
+    let second = run.client();
+    assert_gone(&first.kill());
+    assert!(answers(&second.facts));
+    assert_gone(&second.kill());
+}

@@ -30,6 +30,8 @@ pub(crate) const PREFIX: &str = "pg-pipeline-";
 
 /// How long nobody needs us before we stop: the next test binary may be about to start.
 const GRACE: Duration = Duration::from_millis(2500);
+/// How long a supervisor before us may take to end.
+const PREDECESSOR: Duration = Duration::from_secs(20);
 /// How often we look.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -44,8 +46,7 @@ pub fn supervise(run: &Path) -> anyhow::Result<()> {
 }
 
 async fn run_in(run: RunFolder) -> anyhow::Result<()> {
-    let _alive =
-        Lock::try_exclusive(&run.supervisor_lock())?.context("another supervisor is at work here")?;
+    let _alive = sole(&run).await?;
     record::sweep(&run.record());
     sweep_neighbours(&run);
 
@@ -87,6 +88,18 @@ async fn run_in(run: RunFolder) -> anyhow::Result<()> {
     temporary.close().context("removing the temporary folder")?;
     let _ = fs::remove_file(run.record());
     Ok(())
+}
+
+// One that was told to stop may still be cleaning up, and a neighbour may be looking whether we are dead.
+async fn sole(run: &RunFolder) -> anyhow::Result<Lock> {
+    let deadline = Instant::now() + PREDECESSOR;
+    loop {
+        if let Some(lock) = Lock::try_exclusive(&run.supervisor_lock())? {
+            return Ok(lock);
+        }
+        ensure!(Instant::now() < deadline, "another supervisor is at work in {}", run.path().display());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 async fn unused(run: &RunFolder) -> anyhow::Result<Lock> {
