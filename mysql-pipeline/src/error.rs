@@ -11,7 +11,7 @@ pub(crate) type Fault = wire_pipeline::error::Error<DatabaseError>;
 
 /// An error as MySQL and MariaDB report it.
 ///
-/// Source: MySQL internals, "ERR_Packet"; the numbers are those of "Server Error Message Reference".
+/// Source: MySQL internals, `ERR_Packet`; the numbers are those of "Server Error Message Reference".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseError {
     number: u16,

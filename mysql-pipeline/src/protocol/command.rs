@@ -1,7 +1,7 @@
 //! Commands, as they go out. Each returns the number that the first frame of its response bears.
 //!
-//! Sources: MySQL internals, "COM_QUERY", "COM_STMT_PREPARE", "COM_STMT_EXECUTE", "COM_STMT_CLOSE",
-//! "COM_RESET_CONNECTION", "COM_QUIT".
+//! Sources: MySQL internals, `COM_QUERY`, `COM_STMT_PREPARE`, `COM_STMT_EXECUTE`, `COM_STMT_CLOSE`,
+//! `COM_RESET_CONNECTION`, `COM_QUIT`.
 
 use bytes::Bytes;
 use wire_pipeline::buffer::Out;

@@ -1,4 +1,4 @@
-//! Length-encoded integers. Source: MySQL internals, "Protocol::LengthEncodedInteger".
+//! Length-encoded integers. Source: MySQL internals, `Protocol::LengthEncodedInteger`.
 
 /// Takes a length-encoded integer off the front of `bytes`.
 ///

@@ -5,7 +5,7 @@
 use super::{lenenc, malformed};
 use crate::error::{DatabaseError, Fault};
 
-/// What the server says of its session in every OK. Source: MySQL internals, "SERVER_STATUS_flags_enum".
+/// What the server says of its session in every OK. Source: MySQL internals, `SERVER_STATUS_flags_enum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Status(u16);
 
@@ -28,7 +28,7 @@ impl Status {
 
 /// An OK packet, also in its form with the header `0xFE` that ends the rows of a result.
 ///
-/// Source: MySQL internals, "OK_Packet": header, affected rows and last insert id (length-encoded), status and
+/// Source: MySQL internals, `OK_Packet`: header, affected rows and last insert id (length-encoded), status and
 /// warnings (two bytes each); what follows is for humans and session trackers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Done {
@@ -59,7 +59,7 @@ impl Done {
 
 /// The first packet of the answer to a prepare; definitions of parameters and columns follow, one packet each.
 ///
-/// Source: MySQL internals, "COM_STMT_PREPARE_OK": 0, id (4), columns (2), parameters (2), 0, warnings (2).
+/// Source: MySQL internals, `COM_STMT_PREPARE_OK`: 0, id (4), columns (2), parameters (2), 0, warnings (2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Prepared {
     pub(crate) id: StatementId,
@@ -89,7 +89,7 @@ impl Prepared {
     }
 }
 
-/// An ERR packet. Source: MySQL internals, "ERR_Packet": `0xFF`, number (2), `#` and five characters of SQLSTATE
+/// An ERR packet. Source: MySQL internals, `ERR_Packet`: `0xFF`, number (2), `#` and five characters of SQLSTATE
 /// (missing before the handshake is over), message.
 pub(crate) fn parse_error(packet: &[u8]) -> Result<DatabaseError, Fault> {
     let Some(([0xFF, low, high], rest)) = packet.split_first_chunk() else {

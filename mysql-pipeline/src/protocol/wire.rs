@@ -13,12 +13,13 @@
 //!
 //! ```text
 //!  PREPARE          ERR | id, counts, then one packet per parameter and column
-//!  EXECUTE, QUERY   one or several of  OK | number of columns, one packet per column, rows, OK(0xFE);  an ERR ends them
+//!  EXECUTE, QUERY   one or several of  OK | number of columns, one packet per column, rows, OK (0xFE)
+//!                   an ERR ends them
 //!  CLOSE, QUIT      nothing: they take no place among the answers
 //! ```
 //!
-//! Sees bytes only. Sources: MySQL internals, "COM_QUERY Response", "COM_STMT_PREPARE Response", "COM_STMT_EXECUTE
-//! Response", "Sequence ID".
+//! Sees bytes only. Sources: MySQL internals, the responses of `COM_QUERY`, `COM_STMT_PREPARE` and
+//! `COM_STMT_EXECUTE`, and "Sequence ID".
 
 use std::sync::Arc;
 

@@ -53,10 +53,7 @@ fn receive(
     for piece in bytes.chunks(size) {
         assert!(matches!(result, Ok(Received::More)), "complete before its end");
         input.extend(piece);
-        result = wire.receive(head.as_deref_mut(), &mut input);
-        if result.is_err() {
-            return result;
-        }
+        result = Ok(wire.receive(head.as_deref_mut(), &mut input)?);
     }
     assert!(input.data().is_empty() || matches!(result, Ok(Received::More)), "bytes were left");
     result
