@@ -249,12 +249,10 @@ impl<D: Driver> Shared<D> {
         bytes: usize,
         deadline: Instant,
     ) -> Result<Pass, Fault<D>> {
-        if self.is_closing() {
-            return Err(faults::closed());
-        }
         match self.until(deadline, gate.enter(bytes)).await {
             Some(Some(pass)) => Ok(pass),
-            Some(None) => Err(faults::closed()),
+            Some(None) if self.is_closing() => Err(faults::closed()),
+            Some(None) => Err(faults::runtime_gone()),
             None => Err(self.queue_timeout("the pool is full (max_in_flight, queue_bytes or answer_budget)")),
         }
     }
@@ -299,9 +297,10 @@ impl<D: Driver> Shared<D> {
     }
 
     pub(crate) fn begin_closing(&self) {
-        self.gate.close();
         self.closing.send_replace(true);
+        self.gate.close();
         self.desk.close();
+        self.overflow.look();
         for pipe in &self.pipes {
             pipe.signal(|queue| queue.closing = true);
         }
@@ -309,6 +308,11 @@ impl<D: Driver> Shared<D> {
 
     fn abort(&self) {
         self.aborted.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    /// Every pump looks at the pool again.
+    fn wake_all(&self) {
         for pipe in &self.pipes {
             pipe.waker.wake();
         }
@@ -351,7 +355,12 @@ impl<D: Driver> Shared<D> {
         }
         self.running.send_modify(|running| *running = running.saturating_sub(1));
         if *self.running.borrow() == 0 {
+            self.gate.close();
             self.desk.close();
+            self.health.send_modify(|health| {
+                health.up = false;
+                health.failure.get_or_insert_with(error);
+            });
             for entry in self.overflow.take_all() {
                 entry.fail(error());
             }

@@ -42,15 +42,22 @@ impl<D: Driver> Shared<D> {
 
     /// Gives waiting entries to pipes that have room, oldest first.
     pub(crate) fn serve_overflow(&self) {
-        while self.overflow.len() > 0 {
-            let Some(entry) = self.overflow.pop() else { return };
+        let mut served = false;
+        while let Some(entry) = self.overflow.pop_some() {
+            served = true;
             if entry.is_abandoned() {
                 continue;
             }
             if let Err(entry) = self.route(entry, None) {
                 self.overflow.unpop(entry);
-                return;
+                // While it was out of the waiting queue, whoever got room saw nobody waiting.
+                if self.best(None).is_none() {
+                    return;
+                }
             }
+        }
+        if served && self.is_closing() {
+            self.wake_all();
         }
     }
 
@@ -82,16 +89,22 @@ impl<D: Driver> Shared<D> {
         Err(entry)
     }
 
-    /// The shared pipe with the fewest entries, if it is not the only one.
+    /// The shared pipe that will be empty first, if it is not the only one: one that is not stuck behind a slow entry,
+    /// and has the fewest.
     pub(crate) fn least_busy_of_several(&self) -> Option<&Pipe<D::Wire>> {
         let open = || self.pipes.iter().filter(|pipe| pipe.load.open.load(Ordering::SeqCst));
-        if open().count() < 2 { None } else { open().min_by_key(|pipe| pipe.load.entries()) }
+        if open().count() < 2 {
+            None
+        } else {
+            open().min_by_key(|pipe| (pipe.load.overdue.load(Ordering::Relaxed), pipe.load.entries()))
+        }
     }
 
     fn best(&self, slow: Option<&Pipe<D::Wire>>) -> Option<&Pipe<D::Wire>> {
         let count = self.pipes.len();
         let start = self.rotation.fetch_add(1, Ordering::Relaxed);
-        let mut best: Option<(&Pipe<D::Wire>, (bool, u64))> = None;
+        let mut best = None;
+        let mut least = (true, u64::MAX);
         for offset in 0..count {
             let pipe = &self.pipes[start.wrapping_add(offset) % count];
             let entries = pipe.load.entries();
@@ -103,10 +116,11 @@ impl<D: Driver> Shared<D> {
                 continue;
             }
             let score = (overdue, pipe.load.micros() + entries as u64 * ENTRY_MICROS);
-            if best.is_none_or(|(_, least)| score < least) {
-                best = Some((pipe, score));
+            if best.is_none() || score < least {
+                best = Some(pipe);
+                least = score;
             }
         }
-        best.map(|(pipe, _)| pipe)
+        best
     }
 }
