@@ -211,6 +211,30 @@ async fn what_was_submitted_before_an_opening_does_not_take_it_along() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_opening_that_was_never_sent_ends_with_its_lease() {
+    for submit in [false, true] {
+        let server = Server::new();
+        let pool = pool(&server, options(2)).await;
+        let lease = pool.lease().await.expect("a lease");
+        let mut slow = Box::pin(run_on(&lease, ask(1).takes(20 * MS)));
+        assert!(poll_once(slow.as_mut()).await.is_none());
+        tokio::time::sleep(MS).await;
+        lease.set_opening(begin(100));
+        if submit {
+            // Held back, and dropped with the opening in it.
+            assert!(drop_after(run_on(&lease, ask(2)), 1).await.is_none());
+        }
+        drop(slow);
+        drop(lease);
+        until("it came back", || pool.stats().leased == 0).await;
+        for answer in join_all((3..20).map(|id| run(&pool, ask(id)))).await {
+            answer.expect("nothing was opened on a shared pipe");
+        }
+        assert!(!server.take_seen().contains(&Seen::Begin(100)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_dropped_mid_flight_is_put_right_before_anybody_else_uses_it() {
     let server = Server::new();
     let pool = pool(&server, options(2)).await;

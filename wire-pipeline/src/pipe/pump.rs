@@ -349,7 +349,10 @@ impl<'a, D: Driver> Pump<'a, D> {
             queue.lane = Lane::Settling;
             queue.returned = None;
             queue.pump_idle = false;
+            // What it was to open was never sent, and nobody else's request may take it along.
+            let unused = (queue.opening.take(), self.core.take_opening());
             drop(queue);
+            drop(unused);
             self.core.settle(Occasion::Returned { touched }, now);
             let until = now + self.shared.options.connect_timeout;
             self.stage = Stage::Settling { until, after: Some(id) };
@@ -368,8 +371,8 @@ impl<'a, D: Driver> Pump<'a, D> {
         let Some(opening) = self.core.take_opening() else { return };
         let mut queue = self.pipe.queue();
         let queue = &mut *queue;
-        // After a later opening, the unit of work that this one belongs to was given up.
-        if !matches!(queue.lane, Lane::Leased(_)) || queue.opening.is_some() {
+        // When the lease is over, or a later opening is there, the unit of work that this one belongs to was given up.
+        if !matches!(queue.lane, Lane::Leased(_)) || queue.returned.is_some() || queue.opening.is_some() {
             return;
         }
         match queue.entries.front_mut() {
