@@ -38,6 +38,23 @@ async fn closing_finishes_what_was_taken_and_takes_nothing_new() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_taken_still_moves_to_another_pipe_while_the_pool_closes() {
+    let server = Server::new();
+    let pool = pool(&server, options(2)).await;
+    let mut sent = Box::pin(join_all((0..2).map(|id| run(&pool, ask(id).takes(20 * MS)))));
+    assert!(poll_once(sent.as_mut()).await.is_none());
+    until("both pipes are at work", || server.asked().len() == 2).await;
+    let mut held = Box::pin(join_all((2..8).map(|id| run(&pool, ask(id)))));
+    assert!(poll_once(held.as_mut()).await.is_none());
+    let mut close = Box::pin(pool.close_within(LIMIT));
+    assert!(poll_once(close.as_mut()).await.is_none());
+    server.cut(0);
+    let (sent, held, ()) = tokio::join!(sent, held, close);
+    assert_eq!(sent.iter().filter(|answer| answer.is_ok()).count(), 1);
+    assert!(held.iter().all(Result::is_ok), "{held:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn closing_ends_after_its_limit_whatever_the_server_does() {
     let server = Server::new();
     let pool = pool(&server, options(2)).await;

@@ -300,7 +300,6 @@ impl<D: Driver> Shared<D> {
         self.closing.send_replace(true);
         self.gate.close();
         self.desk.close();
-        self.overflow.look();
         for pipe in &self.pipes {
             pipe.signal(|queue| queue.closing = true);
         }
@@ -349,21 +348,31 @@ impl<D: Driver> Shared<D> {
 
     /// A pipe's task is over for good; `entries` were left in its queue.
     pub(crate) fn pipe_ended(&self, entries: VecDeque<Entry<D::Wire>>) {
-        let error = || if self.is_closing() { faults::closed() } else { faults::runtime_gone() };
         for entry in entries {
-            entry.fail(error());
+            entry.fail(self.ended());
         }
         self.running.send_modify(|running| *running = running.saturating_sub(1));
-        if *self.running.borrow() == 0 {
+        if self.has_ended() {
             self.gate.close();
             self.desk.close();
             self.health.send_modify(|health| {
                 health.up = false;
-                health.failure.get_or_insert_with(error);
+                health.failure.get_or_insert_with(|| self.ended());
             });
-            for entry in self.overflow.take_all() {
-                entry.fail(error());
-            }
+            self.fail_overflow();
+            self.overflow.look();
+        }
+    }
+
+    /// Why nobody works any more.
+    fn ended(&self) -> Fault<D> {
+        if self.is_closing() { faults::closed() } else { faults::runtime_gone() }
+    }
+
+    /// Nobody will serve what waits.
+    fn fail_overflow(&self) {
+        for entry in self.overflow.take_all() {
+            entry.fail(self.ended());
         }
     }
 

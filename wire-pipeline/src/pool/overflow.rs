@@ -76,7 +76,7 @@ pub(crate) async fn keep<D: Driver>(shared: Weak<Shared<D>>) {
         };
         let Some(strong) = shared.upgrade() else { return };
         if strong.overflow.len() == 0 {
-            if strong.is_closing() {
+            if strong.has_ended() {
                 return;
             }
             drop(strong);

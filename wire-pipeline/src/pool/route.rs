@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::entry::Entry;
-use crate::faults;
 use crate::pipe::{Pipe, Via};
 use crate::pool::Shared;
 use crate::wire::Driver;
@@ -17,12 +16,9 @@ use crate::wire::Driver;
 const ENTRY_MICROS: u64 = 10;
 
 impl<D: Driver> Shared<D> {
-    /// Finds a place for an entry: a pipe's queue, or the waiting queue when no pipe takes it.
+    /// Finds a place for an entry: a pipe's queue, or the waiting queue when no pipe takes it. What was admitted
+    /// before the pool began to close is still placed.
     pub(crate) fn place(self: &Arc<Self>, entry: Entry<D::Wire>) {
-        if self.is_closing() || self.has_ended() {
-            let error = if self.is_closing() { faults::closed() } else { faults::runtime_gone() };
-            return entry.fail(error);
-        }
         if self.overflow.len() == 0 {
             match self.route(entry, None) {
                 Ok(()) => return,
@@ -34,9 +30,7 @@ impl<D: Driver> Shared<D> {
         // A pipe may have got room between the search and the push.
         self.serve_overflow();
         if self.has_ended() {
-            for entry in self.overflow.take_all() {
-                entry.fail(faults::runtime_gone());
-            }
+            self.fail_overflow();
         }
     }
 
