@@ -8,6 +8,7 @@ use support::{LIMIT, Server, ask, options, poll_once, pool, run, run_within, unt
 use tokio::time::Instant;
 use wire_pipeline::Options;
 use wire_pipeline::error::{ErrorKind, Outcome, Phase};
+use wire_pipeline::options::BatchesOut;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -130,5 +131,25 @@ async fn what_waits_behind_a_slow_request_moves_to_a_quick_pipe() {
     assert!(began.elapsed() < 50 * MS, "{:?}", began.elapsed());
     quick.await.expect("an answer");
     slow.await.expect("an answer");
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_forerunner_behind_a_slow_request_moves_too() {
+    let server = Server::new();
+    let pool = pool(&server, Options { batches_out: BatchesOut::Fixed(8), ..options(2) }).await;
+    let mut slow = Box::pin(run(&pool, ask(0).takes(Duration::from_secs(2))));
+    assert!(poll_once(slow.as_mut()).await.is_none());
+    until("it is out", || server.asked().len() == 1).await;
+    let began = Instant::now();
+    let cold = (1..9).map(|id| run(&pool, ask(id).needs(id)));
+    let answers = futures_util::future::join_all(cold).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert!(began.elapsed() < 50 * MS, "{:?}", began.elapsed());
+    slow.await.expect("an answer");
+    // The forerunners that nobody waits for any more have been answered too, and their keys serve.
+    for id in 1..9 {
+        run(&pool, ask(100 + id).needs(id)).await.expect("an answer");
+    }
     until_idle(&pool).await;
 }

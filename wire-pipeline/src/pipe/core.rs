@@ -54,6 +54,7 @@ enum Origin<W: Wire> {
     Entry(Entry<W>),
     /// With the deadline of the entry that needed it first; that entry may be gone when the answer comes.
     Forerunner {
+        key: ParkKey,
         deadline: Instant,
     },
     /// The engine's own, to put the session right.
@@ -173,7 +174,7 @@ impl<W: Wire> Core<W> {
             Framed::Ahead { pending, key } => {
                 let deadline = entry.deadline;
                 self.parked.push((key, entry));
-                (Origin::Forerunner { deadline }, pending)
+                (Origin::Forerunner { key, deadline }, pending)
             }
             Framed::Waits { key } => {
                 self.parked.push((key, entry));
@@ -366,6 +367,23 @@ impl<W: Wire> Core<W> {
         std::mem::take(&mut self.unsent)
     }
 
+    /// Takes out what waits for a forerunner that the server has not begun with.
+    pub(crate) fn take_stuck(&mut self) -> Vec<(ParkKey, Entry<W>)> {
+        let begun = match self.fifo.front() {
+            Some(Flight { origin: Origin::Forerunner { key, .. }, .. }) => Some(*key),
+            _ => None,
+        };
+        let (stuck, kept) =
+            std::mem::take(&mut self.parked).into_iter().partition(|(key, _)| Some(*key) != begun);
+        self.parked = kept;
+        stuck
+    }
+
+    /// Puts back what was taken out and found no better place.
+    pub(crate) fn put_back(&mut self, key: ParkKey, entry: Entry<W>) {
+        self.parked.push((key, entry));
+    }
+
     /// How long the server has been at the oldest flight.
     pub(crate) fn head_age(&self, now: Instant) -> std::time::Duration {
         if self.fifo.is_empty() {
@@ -378,7 +396,7 @@ impl<W: Wire> Core<W> {
     /// When the oldest flight's asker stops waiting.
     pub(crate) fn head_deadline(&self) -> Option<Instant> {
         match &self.fifo.front()?.origin {
-            Origin::Entry(Entry { deadline, .. }) | Origin::Forerunner { deadline } => Some(*deadline),
+            Origin::Entry(Entry { deadline, .. }) | Origin::Forerunner { deadline, .. } => Some(*deadline),
             Origin::Own => None,
         }
     }

@@ -477,6 +477,11 @@ impl<'a, D: Driver> Pump<'a, D> {
         if !kept.is_empty() {
             self.core.take(&mut kept);
         }
+        for (key, entry) in self.core.take_stuck() {
+            if let Err(entry) = self.shared.move_to_quicker(entry, self.pipe) {
+                self.core.put_back(key, entry);
+            }
+        }
     }
 
     fn farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
