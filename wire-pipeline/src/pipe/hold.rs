@@ -80,8 +80,12 @@ impl Hold {
         self.batches.push_back(Batch { size: 0, left: 0, written: now, alone, first_answer: None });
     }
 
-    /// One more entry leaves with the batch that was begun last.
-    pub(crate) fn add(&mut self) {
+    /// One more entry leaves with the batch that was begun last. A batch that leaves in several writes may have been
+    /// answered as far as it went; then what follows counts as a new one.
+    pub(crate) fn add(&mut self, now: Instant) {
+        if self.batches.is_empty() {
+            self.begin(now);
+        }
         if let Some(batch) = self.batches.back_mut() {
             batch.left += 1;
             batch.size += 1;
@@ -123,7 +127,7 @@ mod tests {
     fn batch(hold: &mut Hold, now: Instant, entries: usize) {
         hold.begin(now);
         for _ in 0..entries {
-            hold.add();
+            hold.add(now);
         }
     }
 
@@ -152,6 +156,18 @@ mod tests {
         assert!(hold.may_write());
         hold.answered(1, now);
         assert!(hold.batches.is_empty());
+    }
+
+    #[test]
+    fn what_leaves_after_the_first_part_was_answered_is_held_for_all_the_same() {
+        let now = Instant::now();
+        let mut hold = Hold::new(BatchesOut::Fixed(1));
+        batch(&mut hold, now, 2);
+        hold.answered(2, now);
+        hold.add(now);
+        assert!(!hold.may_write());
+        hold.answered(1, now);
+        assert!(hold.may_write());
     }
 
     #[test]
