@@ -4,7 +4,7 @@
 //! statements they take and what may be run again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use postgres_types::{Kind, Oid, Type};
@@ -18,7 +18,7 @@ use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::messages::Description;
 use crate::protocol::request::Request;
 use crate::row::{Column, FromRow, Row, Rows};
-use crate::statement::{Class, IntoStatement, Learned, Registry};
+use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
 use crate::types::{self, TypeCache};
 
 /// Settings of single calls; see [`Pool::with`](crate::Pool::with).
@@ -100,6 +100,11 @@ pub(crate) struct Leased {
     pub(crate) takes: Takes,
     /// Calls under way: only one that is alone may be run again without changing the order.
     calls: AtomicUsize,
+    /// Held from a call's first poll until its request has its place, so that a call which must first learn its
+    /// statement is not overtaken by one that need not.
+    order: tokio::sync::Mutex<()>,
+    /// A script has ended the transaction.
+    over: AtomicBool,
 }
 
 /// What a lease takes besides plain statements.
@@ -113,7 +118,25 @@ pub(crate) enum Takes {
 
 impl Leased {
     pub(crate) fn new(lease: Lease<PgDriver>, takes: Takes) -> Self {
-        Self { lease, takes, calls: AtomicUsize::new(0) }
+        Self {
+            lease,
+            takes,
+            calls: AtomicUsize::new(0),
+            order: tokio::sync::Mutex::new(()),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Fails when a script has ended the transaction: what follows would not be part of it.
+    pub(crate) fn check_not_over(&self) -> Result<(), Fault> {
+        if self.over.load(Ordering::Acquire) {
+            return Err(Fault::new(
+                ErrorKind::SessionState,
+                Outcome::NotSent,
+                "a script has ended this transaction; begin a new one",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -133,15 +156,24 @@ impl Drop for Call<'_> {
     }
 }
 
+/// The right to take the next place on a lease.
+type Turn<'a> = Option<tokio::sync::MutexGuard<'a, ()>>;
+
 /// One handle's way to run statements.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     pub(crate) knowledge: &'a Knowledge,
     pub(crate) lane: Lane<'a>,
     pub(crate) options: CallOptions,
+    /// Runs on behalf of a call that has the turn on its lease.
+    pub(crate) has_turn: bool,
 }
 
-impl Caller<'_> {
+impl<'a> Caller<'a> {
+    pub(crate) fn new(knowledge: &'a Knowledge, lane: Lane<'a>) -> Self {
+        Self { knowledge, lane, options: CallOptions::new(), has_turn: false }
+    }
+
     pub(crate) async fn query<R: FromRow>(
         self,
         statement: impl IntoStatement,
@@ -210,9 +242,11 @@ impl Caller<'_> {
         let call = self.begin_call();
         let mut again = Again { stale: true, lost: idempotent || self.options.idempotent };
         loop {
+            let turn = self.take_turn(deadline).await?;
             self.learn(&learned, deadline).await?;
             let bound = params::encode(&params, learned.parameters().unwrap_or_default())?;
-            let answer = self.submit(Request::query(Arc::clone(&learned), bound, rows), deadline).await;
+            let request = Request::query(Arc::clone(&learned), bound, rows);
+            let answer = self.submit_in_turn(request, deadline, turn).await;
             match answer {
                 Ok(Answer::Ran(ran)) => return Ok(ran),
                 Ok(Answer::Stale(stale)) if again.stale && call.is_alone() => {
@@ -245,6 +279,7 @@ impl Caller<'_> {
             items.iter().map(|(learned, _)| Arc::clone(learned)).collect();
         let mut again = true;
         loop {
+            let turn = self.take_turn(deadline).await?;
             for (index, learned) in statements.iter().enumerate() {
                 self.learn(learned, deadline)
                     .await
@@ -260,7 +295,7 @@ impl Caller<'_> {
                     Ok(crate::protocol::request::Part { statement: Arc::clone(learned), bound })
                 })
                 .collect::<Result<Vec<_>, Fault>>()?;
-            match self.submit(Request::batch(parts), deadline).await? {
+            match self.submit_in_turn(Request::batch(parts), deadline, turn).await? {
                 Answer::Ran(ran) => return Ok(ran.tags.iter().map(|tag| Executed::new(tag.rows)).collect()),
                 Answer::Stale(stale) if again && call.is_alone() => {
                     again = false;
@@ -285,9 +320,35 @@ impl Caller<'_> {
 
     /// Runs a script of the simple protocol.
     pub(crate) async fn script(self, text: &str) -> Result<(), Fault> {
-        match self.submit(Request::script(text), self.deadline()).await? {
-            Answer::Script => Ok(()),
-            Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_) => Err(mixed_up()),
+        let deadline = self.deadline();
+        let _call = self.begin_call();
+        // Of a script only the first words are looked at: what ends a transaction further on is found out afterwards.
+        match classify(text) {
+            // A script may copy between the server's files.
+            Class::Copy => self.check_class(Class::Plain)?,
+            class => self.check_class(class)?,
+        }
+        let turn = self.take_turn(deadline).await?;
+        let request = Request::script(text, self.transaction().is_some());
+        match self.submit_in_turn(request, deadline, turn).await {
+            Ok(Answer::Script) => Ok(()),
+            Ok(Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_)) => Err(mixed_up()),
+            Err(error) => {
+                if let Some(leased) = self.transaction()
+                    && error.kind() == ErrorKind::SessionState
+                {
+                    leased.over.store(true, Ordering::Release);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The lease, if it is a transaction's.
+    fn transaction(self) -> Option<&'a Leased> {
+        match self.lane {
+            Lane::Leased(leased) if leased.takes == Takes::InTransaction => Some(leased),
+            Lane::Leased(_) | Lane::Shared(_) => None,
         }
     }
 
@@ -305,6 +366,42 @@ impl Caller<'_> {
         Instant::now() + self.options.timeout.unwrap_or(self.knowledge.query_timeout)
     }
 
+    /// On a lease, waits until the calls that were polled before this one have their places.
+    async fn take_turn(self, deadline: Instant) -> Result<Turn<'a>, Fault> {
+        let Lane::Leased(leased) = self.lane else { return Ok(None) };
+        if self.has_turn {
+            return Ok(None);
+        }
+        if let Ok(turn) = leased.order.try_lock() {
+            return Ok(Some(turn));
+        }
+        match leased.lease.until(deadline, leased.order.lock()).await {
+            Some(turn) => Ok(Some(turn)),
+            None => Err(Fault::timeout(
+                crate::Phase::Queue,
+                Outcome::NotSent,
+                "timed out in phase queue: calls that were made before on this connection were not sent yet",
+            )),
+        }
+    }
+
+    /// Submits, and gives the turn on as soon as the request has its place.
+    async fn submit_in_turn(
+        self,
+        request: Request,
+        deadline: Instant,
+        turn: Turn<'_>,
+    ) -> Result<Answer, Fault> {
+        match self.lane {
+            Lane::Shared(pool) => pool.submit(request, deadline).await,
+            Lane::Leased(leased) => {
+                let answer = leased.lease.enqueue(request, deadline).await?;
+                drop(turn);
+                answer.await
+            }
+        }
+    }
+
     fn begin_call(&self) -> CallOn<'_> {
         match self.lane {
             Lane::Shared(_) => CallOn::Shared,
@@ -320,6 +417,9 @@ impl Caller<'_> {
     }
 
     fn check_class(self, class: Class) -> Result<(), Fault> {
+        if let Lane::Leased(leased) = self.lane {
+            leased.check_not_over()?;
+        }
         let message = match (class, self.lane) {
             (Class::Plain, _) => return Ok(()),
             (Class::Copy, _) => "COPY moves data in a protocol of its own, which is not offered yet",
@@ -361,7 +461,7 @@ impl Caller<'_> {
                     }
                 }
             }
-            let oids = match self.submit(Request::Learn(Arc::clone(learned)), deadline).await {
+            let oids = match self.submit(Request::learn(Arc::clone(learned)), deadline).await {
                 Ok(Answer::Learnt { parameters }) => parameters,
                 Ok(_) => return Err(mixed_up()),
                 // Whether it was parsed is of no matter: the statement itself has not run.
@@ -371,8 +471,9 @@ impl Caller<'_> {
                 Err(error) => return Err(error),
             };
             let mut types = Vec::with_capacity(oids.len());
+            let caller = Caller { has_turn: true, ..self };
             for oid in oids {
-                types.push(self.look_up_type(oid).await);
+                types.push(caller.look_up_type(oid).await);
             }
             learned.learn(types.into());
         }

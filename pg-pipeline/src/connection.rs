@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::caller::{CallOptions, Caller, Knowledge, Lane, Leased, Takes};
+use crate::caller::{Caller, Knowledge, Lane, Leased, Takes};
 use crate::client::{client, sealed::Sealed};
 use crate::config::Config;
 use crate::connect::PgDriver;
@@ -62,7 +62,7 @@ impl Connection {
 
 impl Sealed for Connection {
     fn caller(&self) -> Caller<'_> {
-        Caller { knowledge: &self.knowledge, lane: Lane::Leased(&self.leased), options: CallOptions::new() }
+        Caller::new(&self.knowledge, Lane::Leased(&self.leased))
     }
 }
 

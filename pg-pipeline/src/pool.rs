@@ -131,7 +131,7 @@ impl Pool {
 
 impl Sealed for Pool {
     fn caller(&self) -> Caller<'_> {
-        Caller { knowledge: &self.knowledge, lane: Lane::Shared(&self.engine), options: CallOptions::new() }
+        Caller::new(&self.knowledge, Lane::Shared(&self.engine))
     }
 }
 

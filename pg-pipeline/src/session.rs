@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::caller::{CallOptions, Caller, Knowledge, Lane, Leased};
+use crate::caller::{Caller, Knowledge, Lane, Leased};
 use crate::client::{client, sealed::Sealed};
 use crate::error::Error;
 
@@ -43,7 +43,7 @@ impl Session {
 
 impl Sealed for Session {
     fn caller(&self) -> Caller<'_> {
-        Caller { knowledge: &self.knowledge, lane: Lane::Leased(&self.leased), options: CallOptions::new() }
+        Caller::new(&self.knowledge, Lane::Leased(&self.leased))
     }
 }
 

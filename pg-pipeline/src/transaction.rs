@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use wire_pipeline::error::Error as EngineError;
 
 use crate::batch::Batch;
-use crate::caller::{CallOptions, Caller, Knowledge, Lane, Leased};
+use crate::caller::{Caller, Knowledge, Lane, Leased};
 use crate::client::{client, sealed::Sealed};
 use crate::error::{DatabaseError, Error, ErrorKind, Outcome};
 use crate::params;
@@ -50,12 +50,13 @@ impl Transaction {
     /// # Errors
     ///
     /// Whenever the server did not commit, also when it turns COMMIT into ROLLBACK because an earlier statement had
-    /// failed. [`Outcome::Unknown`] when the connection was lost before its answer.
+    /// failed, or a script had ended it. [`Outcome::Unknown`] when the connection was lost before its answer.
     pub async fn commit(self) -> Result<(), Error> {
         if self.leased.lease.take_opening().is_some() {
             // Nothing has been sent.
             return Ok(());
         }
+        self.leased.check_not_over()?;
         let ran = self.caller().run_plain(Arc::clone(&COMMIT)).await?;
         match ran.tags.last().map(|tag| tag.verb) {
             Some(Verb::Rollback) => Err(rolled_back().into()),
@@ -73,6 +74,7 @@ impl Transaction {
         if self.leased.lease.take_opening().is_some() {
             return Ok(());
         }
+        self.leased.check_not_over()?;
         self.caller().run_plain(Arc::clone(&ROLLBACK)).await?;
         Ok(())
     }
@@ -81,7 +83,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// What the server refuses: then the transaction can only be rolled back.
+    /// What the server refuses: then the transaction can only be rolled back. A script that ends the transaction
+    /// ([`SessionState`](ErrorKind::SessionState)): then the handle is of no use any more.
     pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
         Ok(self.caller().script(script).await?)
     }
@@ -103,7 +106,7 @@ fn rolled_back() -> EngineError<DatabaseError> {
 
 impl Sealed for Transaction {
     fn caller(&self) -> Caller<'_> {
-        Caller { knowledge: &self.knowledge, lane: Lane::Leased(&self.leased), options: CallOptions::new() }
+        Caller::new(&self.knowledge, Lane::Leased(&self.leased))
     }
 }
 

@@ -37,6 +37,17 @@ impl<D: Driver> Lease<D> {
     ///
     /// Cancel safe like [`Pool::submit`](crate::Pool::submit).
     pub async fn submit(&self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
+        self.enqueue(request, deadline).await?.await
+    }
+
+    /// Gives a request its place in the order, as soon as there is room, and returns what waits for its answer.
+    ///
+    /// When that is dropped before the request went out, it never runs.
+    pub async fn enqueue(
+        &self,
+        request: RequestOf<D>,
+        deadline: Instant,
+    ) -> Result<impl Future<Output = Result<AnswerOf<D>, Fault<D>>> + Send + use<D>, Fault<D>> {
         let pass = match self.gate.try_enter(request.bytes()) {
             Some(pass) => pass,
             None => self.shared.wait_for_room(&self.gate, request.bytes(), deadline).await?,
@@ -45,7 +56,12 @@ impl<D: Driver> Lease<D> {
         if let Err(entry) = self.shared.pipe(self.pipe).push(entry, Via::Lease(self.id)) {
             entry.fail(faults::lease_over());
         }
-        received::<D>(answer.await)
+        Ok(async move { received::<D>(answer.await) })
+    }
+
+    /// `future`, or `None` when `deadline` passes first; as [`Pool::until`](crate::Pool::until).
+    pub async fn until<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
+        self.shared.until(deadline, future).await
     }
 
     /// What goes out with the next request, before it and bound to it.

@@ -14,7 +14,7 @@ pub(crate) enum Request {
     /// Statements that share one Sync: they succeed or fail together. Nearly always one.
     Run(Run),
     /// Prepares a statement of which nothing is known, and asks what it takes and gives.
-    Learn(Arc<Learned>),
+    Learn(Learn),
     /// A script of text, by the simple protocol. Its rows are not wanted.
     Script(Script),
 }
@@ -37,11 +37,20 @@ pub(crate) struct Part {
 }
 
 #[derive(Debug)]
+pub(crate) struct Learn {
+    /// What opens the transaction that this is the first of: a statement that cannot be parsed fails it.
+    pub(crate) opening: Option<Part>,
+    pub(crate) statement: Arc<Learned>,
+}
+
+#[derive(Debug)]
 pub(crate) struct Script {
     opening: Option<Part>,
     text: Box<str>,
     /// The engine's own, to put the session right.
     pub(crate) own: bool,
+    /// It is part of a transaction, which it must not end.
+    pub(crate) in_transaction: bool,
 }
 
 impl Request {
@@ -55,13 +64,19 @@ impl Request {
         Self::Run(Run { opening: None, parts: parts.into(), rows: false })
     }
 
-    pub(crate) fn script(text: impl Into<Box<str>>) -> Self {
-        Self::Script(Script { opening: None, text: text.into(), own: false })
+    /// Asks what a statement takes and gives.
+    pub(crate) fn learn(statement: Arc<Learned>) -> Self {
+        Self::Learn(Learn { opening: None, statement })
+    }
+
+    /// A script, which may be part of a transaction.
+    pub(crate) fn script(text: impl Into<Box<str>>, in_transaction: bool) -> Self {
+        Self::Script(Script { opening: None, text: text.into(), own: false, in_transaction })
     }
 
     /// A script of the engine's, to put the session right.
     pub(crate) fn own_script(text: impl Into<Box<str>>) -> Self {
-        Self::Script(Script { opening: None, text: text.into(), own: true })
+        Self::Script(Script { opening: None, text: text.into(), own: true, in_transaction: false })
     }
 }
 
@@ -86,7 +101,7 @@ impl EngineRequest for Request {
     fn bytes(&self) -> usize {
         match self {
             Self::Run(run) => run.all().map(|part| part.bound.len()).sum(),
-            Self::Learn(learned) => learned.text.len(),
+            Self::Learn(learn) => learn.statement.text.len(),
             Self::Script(script) => script.text.len(),
         }
     }
@@ -96,7 +111,7 @@ impl EngineRequest for Request {
             Self::Run(run) => {
                 run.all().fold(0, |sum: u32, part| sum.saturating_add(part.statement.expected_micros()))
             }
-            Self::Learn(learned) => learned.expected_micros(),
+            Self::Learn(learn) => learn.statement.expected_micros(),
             Self::Script(_) => 1_000,
         }
     }
@@ -115,10 +130,7 @@ impl EngineRequest for Request {
         match self {
             Self::Run(run) => run.opening = opening,
             Self::Script(script) => script.opening = opening,
-            // Preparing needs no transaction; the caller hands the opening on.
-            Self::Learn(_) => {
-                debug_assert!(false, "a statement is learnt before its lease has an opening to give")
-            }
+            Self::Learn(learn) => learn.opening = opening,
         }
     }
 
@@ -126,7 +138,7 @@ impl EngineRequest for Request {
         let opening = match self {
             Self::Run(run) => run.opening.take(),
             Self::Script(script) => script.opening.take(),
-            Self::Learn(_) => None,
+            Self::Learn(learn) => learn.opening.take(),
         }?;
         Some(Opening(Box::new(Self::query(opening.statement, opening.bound, false))))
     }

@@ -28,9 +28,9 @@ use super::answer::{Answer, Ran, Stale};
 use super::cache::{Cache, Prepared};
 use super::fields::parse_error_fields;
 use super::messages::{Description, Header, Tag, Verb, malformed, parameter_types};
-use super::request::{Part, Request, Run};
+use super::request::{Learn, Part, Request, Run};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
-use crate::statement::{Learned, check_text};
+use crate::statement::check_text;
 
 /// A message other than a row must fit into memory whole; none of a sane server comes near this.
 const LARGEST_MESSAGE: usize = 64 << 20;
@@ -79,11 +79,14 @@ enum Kind {
         rows: bool,
     },
     Learn {
+        /// What opens a transaction, before the statement is parsed.
+        opening: Option<PendingPart>,
         prepared: Arc<Prepared>,
         parsed: bool,
     },
     Script {
         own: bool,
+        in_transaction: bool,
     },
 }
 
@@ -151,12 +154,27 @@ impl PgWire {
         PendingPart { prepared, parses }
     }
 
-    fn frame_learn(&mut self, learned: &Arc<Learned>, out: &mut Out) -> Kind {
-        let prepared = self.cache.insert(learned);
+    fn frame_learn(&mut self, learn: &Learn, out: &mut Out) -> Kind {
+        let opening = learn.opening.as_ref().map(|part| self.frame_part(part, out));
+        let prepared = self.cache.insert(&learn.statement);
         self.frame_closes(out);
-        frame_parse(&prepared, &learned.text, &[], out);
+        frame_parse(&prepared, &learn.statement.text, &[], out);
         frontend::sync(out.tail());
-        Kind::Learn { prepared, parsed: false }
+        Kind::Learn { opening, prepared, parsed: false }
+    }
+
+    /// Forgets what turned out not to be prepared, or to be prepared from what is out of date. `failed_at_bind` is
+    /// the part at whose Bind the server refused.
+    fn forget_unusable(&mut self, parts: &[PendingPart], failed_at_bind: Option<usize>) {
+        for (index, part) in parts.iter().enumerate() {
+            if part.parses == Parses::Asked {
+                // It was not parsed: those who bind it meanwhile learn that it does not exist.
+                self.cache.remove(&part.prepared, false);
+            } else if failed_at_bind == Some(index) {
+                // What is known of it is out of date, or the binding was wrong: cheap to parse again.
+                self.cache.remove(&part.prepared, true);
+            }
+        }
     }
 
     /// Closes of evicted statements go out with whatever goes out next: their answers belong to its Sync.
@@ -261,17 +279,10 @@ impl PgWire {
             self.touched = false;
             self.prepared_by_name &= error.is_some();
         }
+        let failed_at_bind = (error.is_some() && !pending.bound).then_some(pending.at);
         match &pending.kind {
             Kind::Run { parts, opened, .. } => {
-                for (index, part) in parts.iter().enumerate() {
-                    if part.parses == Parses::Asked {
-                        // It was not parsed: those who bind it meanwhile learn that it does not exist.
-                        self.cache.remove(&part.prepared, false);
-                    } else if error.is_some() && index == pending.at && !pending.bound {
-                        // What is known of it is out of date, or the binding was wrong: cheap to parse again.
-                        self.cache.remove(&part.prepared, true);
-                    }
-                }
+                self.forget_unusable(parts, failed_at_bind);
                 let skip = usize::from(*opened);
                 if let Some(error) = error {
                     let several = parts.len() > 1 + skip;
@@ -291,7 +302,8 @@ impl PgWire {
                 let rows = pending.rows()?;
                 Ok(Answer::Ran(Ran { tags, description: description.flatten(), rows }))
             }
-            Kind::Learn { prepared, parsed } => {
+            Kind::Learn { opening, prepared, parsed } => {
+                self.forget_unusable(opening.as_slice(), failed_at_bind);
                 if !parsed || error.is_some() {
                     self.cache.remove(prepared, *parsed);
                 }
@@ -301,6 +313,15 @@ impl PgWire {
                 let parameters =
                     pending.parameters.take().ok_or_else(|| malformed("no parameter description"))?;
                 Ok(Answer::Learnt { parameters })
+            }
+            Kind::Script { in_transaction: true, .. } if self.status == b'I' => {
+                let ended = Fault::new(
+                    ErrorKind::SessionState,
+                    Outcome::Completed,
+                    "the script ended the transaction behind its handle's back; use commit() or rollback(), or \
+                     pool.session() for transactions of your own",
+                );
+                Err(error.into_iter().fold(ended, |ended, error| ended.with_server(Arc::new(error))))
             }
             Kind::Script { .. } => match error {
                 Some(error) => Err(Fault::refused(error)),
@@ -324,6 +345,25 @@ impl PgWire {
 /// An answer is complete.
 struct Done;
 
+impl PendingPart {
+    /// What comes before a statement's rows and completion.
+    fn message(&mut self, tag: u8, body: &[u8], bound: &mut bool) -> Result<(), Fault> {
+        match (tag, self.parses) {
+            (b'1', Parses::Asked) => self.parses = Parses::Done,
+            (b't', Parses::Done) => {}
+            (b'T', Parses::Done) => {
+                let _ = self.prepared.description.set(Some(Arc::new(Description::parse(body)?)));
+            }
+            (b'n', Parses::Done) => {
+                let _ = self.prepared.description.set(None);
+            }
+            (b'2', Parses::No | Parses::Done) if !*bound => *bound = true,
+            _ => return Err(malformed("a message out of place")),
+        }
+        Ok(())
+    }
+}
+
 impl Pending {
     fn new(kind: Kind, budget: &Arc<Budget>) -> Self {
         Self {
@@ -340,7 +380,7 @@ impl Pending {
 
     /// The engine's own, to put the session right.
     fn is_own(&self) -> bool {
-        matches!(self.kind, Kind::Script { own: true })
+        matches!(self.kind, Kind::Script { own: true, .. })
     }
 
     /// Whether rows are wanted now.
@@ -370,6 +410,11 @@ impl Pending {
                 self.bound = false;
                 Ok(None)
             }
+            Kind::Learn { opening: Some(_), .. } if self.bound => {
+                self.at += 1;
+                self.bound = false;
+                Ok(None)
+            }
             Kind::Script { .. } => Ok(None),
             Kind::Run { .. } | Kind::Learn { .. } => Err(malformed("a completion without a statement")),
         }
@@ -378,30 +423,22 @@ impl Pending {
     fn message(&mut self, tag: u8, body: &[u8]) -> Result<Option<Done>, Fault> {
         let at = self.at;
         match (&mut self.kind, tag) {
+            (Kind::Run { .. }, b'I') if self.bound => return self.complete(Tag::default()),
             (Kind::Run { parts, .. }, _) => {
                 let Some(part) = parts.get_mut(at) else {
                     return Err(malformed("an answer behind the last statement's"));
                 };
-                match (tag, part.parses) {
-                    (b'1', Parses::Asked) => part.parses = Parses::Done,
-                    (b't', Parses::Done) => {}
-                    (b'T', Parses::Done) => {
-                        let _ = part.prepared.description.set(Some(Arc::new(Description::parse(body)?)));
-                    }
-                    (b'n', Parses::Done) => {
-                        let _ = part.prepared.description.set(None);
-                    }
-                    (b'2', Parses::No | Parses::Done) if !self.bound => self.bound = true,
-                    (b'I', _) if self.bound => return self.complete(Tag::default()),
-                    _ => return Err(malformed("a message out of place")),
-                }
+                part.message(tag, body, &mut self.bound)?;
+            }
+            (Kind::Learn { opening: Some(part), .. }, _) if at == 0 => {
+                part.message(tag, body, &mut self.bound)?;
             }
             (Kind::Learn { parsed, .. }, b'1') => *parsed = true,
             (Kind::Learn { parsed: true, .. }, b't') => self.parameters = Some(parameter_types(body)?),
-            (Kind::Learn { prepared, parsed: true }, b'T') => {
+            (Kind::Learn { prepared, parsed: true, .. }, b'T') => {
                 let _ = prepared.description.set(Some(Arc::new(Description::parse(body)?)));
             }
-            (Kind::Learn { prepared, parsed: true }, b'n') => {
+            (Kind::Learn { prepared, parsed: true, .. }, b'n') => {
                 let _ = prepared.description.set(None);
             }
             (Kind::Script { .. }, b'I' | b'T') => self.executed = true,
@@ -444,14 +481,14 @@ impl Wire for PgWire {
     fn frame(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
         let kind = match request {
             Request::Run(run) => self.frame_run(run, out),
-            Request::Learn(learned) => self.frame_learn(learned, out),
+            Request::Learn(learn) => self.frame_learn(learn, out),
             Request::Script(script) => {
                 let text = script.text();
                 if let Err(error) = check_text(&text) {
                     return Framed::Refused(error);
                 }
                 let _ = frontend::query(&text, out.tail());
-                Kind::Script { own: script.own }
+                Kind::Script { own: script.own, in_transaction: script.in_transaction }
             }
         };
         Framed::Sent(Pending::new(kind, &self.budget))
