@@ -50,6 +50,12 @@ impl Error {
     }
 }
 
+impl Error {
+    pub(crate) fn into_fault(self) -> Fault {
+        self.0
+    }
+}
+
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         Self(fault)

@@ -19,7 +19,10 @@ pub trait Params: Send {
     fn count(&self) -> usize;
 
     /// Hands each parameter over, in order, until one fails.
-    fn each<'a>(&'a self, take: &mut dyn FnMut(&'a dyn ToSql) -> Result<(), crate::Error>) -> Result<(), crate::Error>;
+    fn each<'a>(
+        &'a self,
+        take: &mut dyn FnMut(&'a dyn ToSql) -> Result<(), crate::Error>,
+    ) -> Result<(), crate::Error>;
 }
 
 /// Parameters as `&(dyn ToSql + Sync)`, for more than 16 or for a number known at run time.
@@ -87,7 +90,8 @@ fn put_formats<P: Params + ?Sized>(params: &P, types: &[Type], out: &mut BytesMu
     let mut formats = types.iter();
     let mut all_binary = true;
     let mut look = |value: &dyn ToSql| {
-        all_binary &= formats.next().is_none_or(|r#type| matches!(value.encode_format(r#type), Format::Binary));
+        all_binary &=
+            formats.next().is_none_or(|r#type| matches!(value.encode_format(r#type), Format::Binary));
         Ok(())
     };
     params.each(&mut look).map_err(crate::Error::into_fault)?;
@@ -121,7 +125,9 @@ fn put_value(value: &dyn ToSql, r#type: &Type, number: usize, out: &mut BytesMut
         .with_source(error)
     })?;
     if out.len() > LARGEST {
-        return Err(refuse(format!("the parameters up to ${number} are larger than the 1 GB that the server takes")));
+        return Err(refuse(format!(
+            "the parameters up to ${number} are larger than the 1 GB that the server takes"
+        )));
     }
     match null {
         IsNull::Yes => out.truncate(start + 4),
@@ -142,7 +148,10 @@ impl Params for () {
         0
     }
 
-    fn each<'a>(&'a self, _: &mut dyn FnMut(&'a dyn ToSql) -> Result<(), crate::Error>) -> Result<(), crate::Error> {
+    fn each<'a>(
+        &'a self,
+        _: &mut dyn FnMut(&'a dyn ToSql) -> Result<(), crate::Error>,
+    ) -> Result<(), crate::Error> {
         Ok(())
     }
 }
@@ -219,15 +228,16 @@ mod tests {
 
     #[test]
     fn values_follow_one_format_for_all() {
-        let bytes = encode(&(7_i32, "x", None::<i64>), &[Type::INT4, Type::TEXT, Type::INT8]).expect("encodes");
+        let bytes =
+            encode(&(7_i32, "x", None::<i64>), &[Type::INT4, Type::TEXT, Type::INT8]).expect("encodes");
         assert_eq!(
             &bytes[..],
             [
-                &[0, 1, 0, 1][..],            // one format code: binary
-                &[0, 3],                      // three values
-                &[0, 0, 0, 4, 0, 0, 0, 7],    // int4
-                &[0, 0, 0, 1, b'x'],          // text
-                &[0xff, 0xff, 0xff, 0xff],    // NULL
+                &[0, 1, 0, 1][..],         // one format code: binary
+                &[0, 3],                   // three values
+                &[0, 0, 0, 4, 0, 0, 0, 7], // int4
+                &[0, 0, 0, 1, b'x'],       // text
+                &[0xff, 0xff, 0xff, 0xff], // NULL
             ]
             .concat()
         );

@@ -28,7 +28,7 @@ impl Jitter {
     }
 }
 
-/// Waits that double from 50 ms to 5 s, each shortened by a random part so that many clients spread out.
+/// Waits that double from 50 ms to 1 s, each shortened by a random part so that many clients spread out.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     jitter: Jitter,
@@ -37,7 +37,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(5);
+    const LONGEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(jitter: Jitter) -> Self {
         Self { jitter, failures: 0 }

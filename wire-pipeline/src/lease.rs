@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -37,8 +36,7 @@ impl<D: Driver> Lease<D> {
     /// Sends a request and waits for its answer. What is submitted first goes out first.
     ///
     /// Cancel safe like [`Pool::submit`](crate::Pool::submit).
-    pub async fn submit(&self, request: RequestOf<D>, limit: Duration) -> Result<AnswerOf<D>, Fault<D>> {
-        let deadline = Instant::now() + limit;
+    pub async fn submit(&self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
         let pass = match self.gate.try_enter(request.bytes()) {
             Some(pass) => pass,
             None => self.shared.wait_for_room(&self.gate, request.bytes(), deadline).await?,

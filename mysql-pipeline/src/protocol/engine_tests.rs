@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::Instant;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::ReadBuffer;
 use wire_pipeline::wire::{Connected, Driver};
@@ -172,13 +173,13 @@ fn value(answer: Result<Answer, Fault>) -> Result<u8, Fault> {
 }
 
 async fn ask(pool: &Pool<InMemory>, text: &str, sent: u8) -> Result<(), Fault> {
-    let received = value(pool.submit(request(text, sent), SECOND).await)?;
+    let received = value(pool.submit(request(text, sent), Instant::now() + SECOND).await)?;
     assert_eq!(received, sent, "{text}: somebody else's answer");
     Ok(())
 }
 
 async fn ask_lease(lease: &Lease<InMemory>, text: &str, sent: u8) -> Result<(), Fault> {
-    let received = value(lease.submit(request(text, sent), SECOND).await)?;
+    let received = value(lease.submit(request(text, sent), Instant::now() + SECOND).await)?;
     assert_eq!(received, sent, "{text}: somebody else's answer");
     Ok(())
 }

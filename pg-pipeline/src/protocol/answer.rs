@@ -16,8 +16,8 @@ pub(crate) enum Answer {
     Ran(Ran),
     /// Of [`Request::Learn`](super::request::Request::Learn).
     Learnt { parameters: Box<[Oid]> },
-    /// Of [`Request::Script`](super::request::Request::Script): the messages as they came.
-    Script(Chunks),
+    /// Of [`Request::Script`](super::request::Request::Script).
+    Script,
     /// The server refused before it executed anything, because what was known of the statement is out of date;
     /// this connection has forgotten it. Running it again is safe.
     Stale(Stale),

@@ -68,7 +68,8 @@ impl Cache {
         let bucket = self.entries.get_mut(&learned.hash)?;
         let found = bucket.iter_mut().find(|cached| {
             Arc::ptr_eq(&cached.learned, learned)
-                || (cached.learned.text == learned.text && cached.learned.parameters == learned.parameters)
+                || (cached.learned.key() == learned.key()
+                    && cached.learned.parameters() == learned.parameters())
         })?;
         found.used = clock;
         Some(Arc::clone(&found.prepared))
@@ -87,19 +88,11 @@ impl Cache {
         let prepared = Prepared::new(StatementId(self.next));
         self.next += 1;
         self.clock += 1;
-        let cached = Cached { learned: Arc::clone(learned), prepared: Arc::clone(&prepared), used: self.clock };
+        let cached =
+            Cached { learned: Arc::clone(learned), prepared: Arc::clone(&prepared), used: self.clock };
         self.entries.entry(learned.hash).or_default().push(cached);
         self.len += 1;
         prepared
-    }
-
-    /// The statement was learnt under its text alone; from now on it is found by what was learnt.
-    pub(crate) fn rename(&mut self, prepared: &Arc<Prepared>, learned: &Arc<Learned>) {
-        if let Some(bucket) = self.entries.get_mut(&learned.hash)
-            && let Some(cached) = bucket.iter_mut().find(|cached| Arc::ptr_eq(&cached.prepared, prepared))
-        {
-            cached.learned = Arc::clone(learned);
-        }
     }
 
     /// It must not be used again. `exists` says whether the server has it.
@@ -163,14 +156,16 @@ mod tests {
     use super::*;
     use postgres_types::Type;
 
-    fn learned(text: &str) -> Arc<Learned> {
-        Learned::new(StatementKey::of(text), Box::new([Type::INT4]))
+    fn learned(text: &str, r#type: Type) -> Arc<Learned> {
+        let learned = Learned::new(StatementKey::of(text));
+        learned.learn(Box::new([r#type]));
+        learned
     }
 
     #[test]
     fn the_least_recently_used_statement_is_closed() {
         let mut cache = Cache::new(2);
-        let (a, b, c) = (learned("a"), learned("b"), learned("c"));
+        let (a, b, c) = (learned("a", Type::INT4), learned("b", Type::INT4), learned("c", Type::INT4));
         let a_id = cache.insert(&a).id;
         let b_id = cache.insert(&b).id;
         assert_eq!(cache.get(&a).map(|prepared| prepared.id), Some(a_id));
@@ -184,9 +179,9 @@ mod tests {
     #[test]
     fn the_same_text_with_other_types_replaces_what_was_prepared() {
         let mut cache = Cache::new(8);
-        let old = learned("a");
+        let old = learned("a", Type::INT4);
         let old_id = cache.insert(&old).id;
-        let new = Learned::new(StatementKey::of("a"), Box::new([Type::TEXT]));
+        let new = learned("a", Type::TEXT);
         assert!(cache.get(&new).is_none());
         cache.insert(&new);
         assert!(cache.get(&old).is_none());
@@ -197,7 +192,7 @@ mod tests {
     #[test]
     fn without_a_cache_every_statement_is_unnamed() {
         let mut cache = Cache::new(0);
-        let a = learned("a");
+        let a = learned("a", Type::INT4);
         assert_eq!(cache.insert(&a).name, "");
         assert!(cache.get(&a).is_none());
     }

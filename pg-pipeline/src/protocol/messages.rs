@@ -134,8 +134,8 @@ impl Tag {
             b"ROLLBACK" => Verb::Rollback,
             b"SET" | b"RESET" | b"LISTEN" | b"UNLISTEN" | b"DECLARE CURSOR" | b"CLOSE CURSOR"
             | b"CLOSE CURSOR ALL" | b"LOAD" => Verb::Session,
-            b"PREPARE" | b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD" | b"DISCARD ALL" | b"DISCARD TEMP"
-            | b"DISCARD PLANS" | b"DISCARD SEQUENCES" => Verb::Prepared,
+            b"PREPARE" | b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD" | b"DISCARD ALL"
+            | b"DISCARD TEMP" | b"DISCARD PLANS" | b"DISCARD SEQUENCES" => Verb::Prepared,
             _ => Verb::Other,
         };
         Ok(Self { rows, verb })

@@ -15,7 +15,7 @@ pub(crate) enum Request {
     Run(Run),
     /// Prepares a statement of which nothing is known, and asks what it takes and gives.
     Learn(Arc<Learned>),
-    /// A script of text, by the simple protocol.
+    /// A script of text, by the simple protocol. Its rows are not wanted.
     Script(Script),
 }
 
@@ -40,8 +40,6 @@ pub(crate) struct Part {
 pub(crate) struct Script {
     opening: Option<Part>,
     text: Box<str>,
-    /// Whether rows are wanted.
-    pub(crate) rows: bool,
     /// The engine's own, to put the session right.
     pub(crate) own: bool,
 }
@@ -57,13 +55,13 @@ impl Request {
         Self::Run(Run { opening: None, parts: parts.into(), rows: false })
     }
 
-    pub(crate) fn script(text: impl Into<Box<str>>, rows: bool) -> Self {
-        Self::Script(Script { opening: None, text: text.into(), rows, own: false })
+    pub(crate) fn script(text: impl Into<Box<str>>) -> Self {
+        Self::Script(Script { opening: None, text: text.into(), own: false })
     }
 
     /// A script of the engine's, to put the session right.
     pub(crate) fn own_script(text: impl Into<Box<str>>) -> Self {
-        Self::Script(Script { opening: None, text: text.into(), rows: false, own: true })
+        Self::Script(Script { opening: None, text: text.into(), own: true })
     }
 }
 
@@ -95,9 +93,9 @@ impl EngineRequest for Request {
 
     fn expected_micros(&self) -> u32 {
         match self {
-            Self::Run(run) => run
-                .all()
-                .fold(0, |sum: u32, part| sum.saturating_add(part.statement.expected_micros())),
+            Self::Run(run) => {
+                run.all().fold(0, |sum: u32, part| sum.saturating_add(part.statement.expected_micros()))
+            }
             Self::Learn(learned) => learned.expected_micros(),
             Self::Script(_) => 1_000,
         }
@@ -118,7 +116,9 @@ impl EngineRequest for Request {
             Self::Run(run) => run.opening = opening,
             Self::Script(script) => script.opening = opening,
             // Preparing needs no transaction; the caller hands the opening on.
-            Self::Learn(_) => debug_assert!(false, "a statement is learnt before its lease has an opening to give"),
+            Self::Learn(_) => {
+                debug_assert!(false, "a statement is learnt before its lease has an opening to give")
+            }
         }
     }
 

@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::BufMut;
+use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
 use postgres_types::{Oid, Type};
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ use super::fields::parse_error_fields;
 use super::messages::{Description, Header, Tag, Verb, malformed, parameter_types};
 use super::request::{Part, Request, Run};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
-use crate::statement::Learned;
+use crate::statement::{Learned, check_text};
 
 /// A message other than a row must fit into memory whole; none of a sane server comes near this.
 const LARGEST_MESSAGE: usize = 64 << 20;
@@ -42,7 +42,6 @@ pub(crate) struct PgWire {
     budget: Arc<Budget>,
     cache: Cache,
     setup: Arc<[String]>,
-    notices: crate::notice::Sink,
     /// The transaction status of the latest ReadyForQuery: idle, in a transaction, in a failed one.
     status: u8,
     /// Settings were changed by somebody other than the engine.
@@ -79,8 +78,13 @@ enum Kind {
         opened: bool,
         rows: bool,
     },
-    Learn { prepared: Arc<Prepared>, parsed: bool },
-    Script { rows: bool, own: bool },
+    Learn {
+        prepared: Arc<Prepared>,
+        parsed: bool,
+    },
+    Script {
+        own: bool,
+    },
 }
 
 struct PendingPart {
@@ -103,14 +107,12 @@ impl PgWire {
         budget: &Arc<Budget>,
         statement_cache: usize,
         setup: Arc<[String]>,
-        notices: crate::notice::Sink,
         parameters: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
         Self {
             budget: Arc::clone(budget),
             cache: Cache::new(statement_cache),
             setup,
-            notices,
             status: b'I',
             touched: false,
             prepared_by_name: false,
@@ -134,7 +136,12 @@ impl PgWire {
             None => {
                 let prepared = self.cache.insert(&part.statement);
                 self.frame_closes(out);
-                frame_parse(&prepared, &part.statement.text, &part.statement.parameters, out);
+                frame_parse(
+                    &prepared,
+                    &part.statement.text,
+                    part.statement.parameters().unwrap_or_default(),
+                    out,
+                );
                 (prepared, Parses::Asked)
             }
         };
@@ -164,7 +171,7 @@ impl PgWire {
     fn message(&mut self, head: Option<&mut Pending>, tag: u8, body: &[u8]) -> Result<Option<Done>, Fault> {
         match tag {
             b'N' => {
-                self.notices.notice(parse_error_fields(body)?);
+                crate::notice::log(&parse_error_fields(body)?);
                 return Ok(None);
             }
             b'S' => {
@@ -177,7 +184,11 @@ impl PgWire {
                 let error = parse_error_fields(body)?;
                 if error.is_fatal() {
                     self.last_words = Some(Arc::new(error));
-                    return Err(Fault::new(ErrorKind::Io, Outcome::Unknown, "the server ended the connection"));
+                    return Err(Fault::new(
+                        ErrorKind::Io,
+                        Outcome::Unknown,
+                        "the server ended the connection",
+                    ));
                 }
                 return match head {
                     Some(pending) if pending.error.is_none() => {
@@ -261,10 +272,17 @@ impl PgWire {
                         self.cache.remove(&part.prepared, true);
                     }
                 }
-                if let Some(error) = error {
-                    return pending.refused(error, self.status);
-                }
                 let skip = usize::from(*opened);
+                if let Some(error) = error {
+                    let several = parts.len() > 1 + skip;
+                    let refused = pending.refused(error, self.status);
+                    let item = pending.at.saturating_sub(skip);
+                    return if several {
+                        refused.map_err(|error| error.context(format!("batch item {item}")))
+                    } else {
+                        refused
+                    };
+                }
                 let description = parts.last().and_then(|part| part.prepared.description.get().cloned());
                 if pending.at != parts.len() {
                     return Err(malformed("an answer that ended before its statements did"));
@@ -280,12 +298,13 @@ impl PgWire {
                 if let Some(error) = error {
                     return Err(Fault::refused(error));
                 }
-                let parameters = pending.parameters.take().ok_or_else(|| malformed("no parameter description"))?;
+                let parameters =
+                    pending.parameters.take().ok_or_else(|| malformed("no parameter description"))?;
                 Ok(Answer::Learnt { parameters })
             }
             Kind::Script { .. } => match error {
                 Some(error) => Err(Fault::refused(error)),
-                None => Ok(Answer::Script(pending.rows()?)),
+                None => Ok(Answer::Script),
             },
         }
     }
@@ -321,15 +340,14 @@ impl Pending {
 
     /// The engine's own, to put the session right.
     fn is_own(&self) -> bool {
-        matches!(self.kind, Kind::Script { own: true, .. })
+        matches!(self.kind, Kind::Script { own: true })
     }
 
     /// Whether rows are wanted now.
     fn wants_rows(&self) -> bool {
         match &self.kind {
             Kind::Run { parts, rows, .. } => *rows && self.at + 1 == parts.len(),
-            Kind::Script { rows, .. } => *rows,
-            Kind::Learn { .. } => false,
+            Kind::Script { .. } | Kind::Learn { .. } => false,
         }
     }
 
@@ -352,13 +370,7 @@ impl Pending {
                 self.bound = false;
                 Ok(None)
             }
-            Kind::Script { rows, .. } => {
-                if *rows {
-                    self.collector.push(&command_complete(tag));
-                    self.collector.end_message();
-                }
-                Ok(None)
-            }
+            Kind::Script { .. } => Ok(None),
             Kind::Run { .. } | Kind::Learn { .. } => Err(malformed("a completion without a statement")),
         }
     }
@@ -392,14 +404,7 @@ impl Pending {
             (Kind::Learn { prepared, parsed: true }, b'n') => {
                 let _ = prepared.description.set(None);
             }
-            (Kind::Script { .. }, b'I') => self.executed = true,
-            (Kind::Script { rows, .. }, b'T') => {
-                if *rows {
-                    self.collector.push(&header(b'T', body.len()));
-                    self.collector.push(body);
-                    self.collector.end_message();
-                }
-            }
+            (Kind::Script { .. }, b'I' | b'T') => self.executed = true,
             _ => return Err(malformed("a message out of place")),
         }
         Ok(None)
@@ -415,8 +420,8 @@ impl Pending {
             "42804" | "42883" | "42P08" | "42P18" | "42725" | "42846" | "42P02" | "22P03" | "08P01" => true,
             _ => return Err(Fault::refused(error)),
         };
-        let single = matches!(&self.kind, Kind::Run { parts, opened: false, .. } if parts.len() == 1);
-        if single && !self.executed && !self.bound && status == b'I' {
+        let alone = matches!(&self.kind, Kind::Run { opened: false, .. });
+        if alone && !self.executed && !self.bound && status == b'I' {
             return Ok(Answer::Stale(Stale { error: Fault::refused(error), relearn }));
         }
         Err(Fault::refused(error))
@@ -442,24 +447,26 @@ impl Wire for PgWire {
             Request::Learn(learned) => self.frame_learn(learned, out),
             Request::Script(script) => {
                 let text = script.text();
-                if frontend::query(&text, &mut bytes::BytesMut::new()).is_err() {
-                    return Framed::Refused(Fault::new(
-                        ErrorKind::Encode,
-                        Outcome::NotSent,
-                        "the script holds a NUL character, or is larger than the protocol allows",
-                    ));
+                if let Err(error) = check_text(&text) {
+                    return Framed::Refused(error);
                 }
                 let _ = frontend::query(&text, out.tail());
-                Kind::Script { rows: script.rows, own: script.own }
+                Kind::Script { own: script.own }
             }
         };
         Framed::Sent(Pending::new(kind, &self.budget))
     }
 
-    fn receive(&mut self, mut head: Option<&mut Pending>, input: &mut ReadBuffer) -> Result<Received<Self>, Fault> {
+    fn receive(
+        &mut self,
+        mut head: Option<&mut Pending>,
+        input: &mut ReadBuffer,
+    ) -> Result<Received<Self>, Fault> {
         loop {
             if self.row_left > 0 {
-                let Some(pending) = head.as_deref_mut() else { return Err(malformed("a row that nobody asked for")) };
+                let Some(pending) = head.as_deref_mut() else {
+                    return Err(malformed("a row that nobody asked for"));
+                };
                 let piece = input.data();
                 let count = piece.len().min(self.row_left);
                 if count == 0 {
@@ -570,17 +577,4 @@ fn frame_bind(prepared: &Prepared, part: &Part, out: &mut Out) {
     tail.put_u8(0);
     out.push(&part.bound);
     out.tail().put_slice(&[0, 1, 0, 1]);
-}
-
-fn header(tag: u8, body: usize) -> [u8; Header::LEN] {
-    let [a, b, c, d] = ((body + 4) as u32).to_be_bytes();
-    [tag, a, b, c, d]
-}
-
-/// A CommandComplete for the reader of a script: the number of rows only.
-fn command_complete(tag: Tag) -> [u8; Header::LEN + 8] {
-    let mut message = [0; Header::LEN + 8];
-    message[..Header::LEN].copy_from_slice(&header(b'C', 8));
-    message[Header::LEN..].copy_from_slice(&tag.rows.to_be_bytes());
-    message
 }

@@ -9,8 +9,10 @@
 pub(crate) enum Class {
     /// Everywhere.
     Plain,
-    /// It opens or ends a transaction: on a transaction or a session.
+    /// It opens or ends a transaction: on a session.
     Transaction,
+    /// It marks a place in a transaction, or returns to one: on a transaction or a session.
+    Savepoint,
     /// It changes the session, or depends on what is in it: on a session.
     Session,
     /// It moves data in a protocol of its own.
@@ -23,8 +25,16 @@ pub(crate) fn classify(text: &str) -> Class {
     let Some(first) = words.next() else { return Class::Plain };
     let is = |word: &str, other: &str| word.eq_ignore_ascii_case(other);
     let any = |word: &str, others: &[&str]| others.iter().any(|other| is(word, other));
-    if any(first, &["begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release"]) {
+    if any(first, &["begin", "start", "commit", "end", "abort"]) {
         return Class::Transaction;
+    }
+    if any(first, &["savepoint", "release"]) {
+        return Class::Savepoint;
+    }
+    if is(first, "rollback") {
+        // ROLLBACK [ WORK | TRANSACTION ] TO …
+        let to = words.find(|word| !any(word, &["work", "transaction"])).is_some_and(|word| is(word, "to"));
+        return if to { Class::Savepoint } else { Class::Transaction };
     }
     if is(first, "prepare") {
         let second = words.next().unwrap_or_default();
@@ -33,8 +43,19 @@ pub(crate) fn classify(text: &str) -> Class {
     if any(
         first,
         &[
-            "set", "reset", "discard", "listen", "unlisten", "declare", "fetch", "move", "close", "deallocate",
-            "execute", "lock", "load",
+            "set",
+            "reset",
+            "discard",
+            "listen",
+            "unlisten",
+            "declare",
+            "fetch",
+            "move",
+            "close",
+            "deallocate",
+            "execute",
+            "lock",
+            "load",
         ],
     ) {
         return Class::Session;
@@ -66,7 +87,8 @@ impl<'a> Iterator for Words<'a> {
 
     fn next(&mut self) -> Option<&'a str> {
         loop {
-            self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c', ';', '\u{feff}']);
+            self.rest =
+                self.rest.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c', ';', '\u{feff}']);
             if let Some(comment) = self.rest.strip_prefix("--") {
                 self.rest = comment.find(['\n', '\r']).map_or("", |end| &comment[end..]);
             } else if self.rest.starts_with("/*") {
@@ -126,8 +148,12 @@ mod tests {
             ("Start Transaction", Class::Transaction),
             ("COMMIT", Class::Transaction),
             ("END", Class::Transaction),
-            ("ROLLBACK TO s", Class::Transaction),
-            ("SAVEPOINT s", Class::Transaction),
+            ("ROLLBACK", Class::Transaction),
+            ("ROLLBACK AND CHAIN", Class::Transaction),
+            ("ROLLBACK TO s", Class::Savepoint),
+            ("rollback work to savepoint s", Class::Savepoint),
+            ("SAVEPOINT s", Class::Savepoint),
+            ("RELEASE s", Class::Savepoint),
             ("PREPARE TRANSACTION 'x'", Class::Transaction),
             ("PREPARE x AS SELECT 1", Class::Session),
             ("SET x = 1", Class::Session),

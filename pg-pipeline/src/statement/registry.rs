@@ -4,12 +4,14 @@
 //! texts made at run time must not fill the memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use postgres_types::Type;
+use tokio::sync::Notify;
 
 use super::{Class, StatementKey, classify};
+use crate::error::{ErrorKind, Fault, Outcome};
 
 /// What is known of a statement. The text is shared by everything that refers to it.
 #[derive(Debug)]
@@ -17,11 +19,15 @@ pub(crate) struct Learned {
     pub(crate) text: Box<str>,
     pub(crate) hash: u64,
     pub(crate) class: Class,
-    pub(crate) parameters: Box<[Type]>,
+    /// Known once some server has been asked.
+    parameters: OnceLock<Box<[Type]>>,
     /// Smoothed time that the server works on it, in microseconds.
     micros: AtomicU32,
     /// When it was used last, in uses of the registry.
     used: AtomicU64,
+    /// Somebody is asking a server.
+    asking: AtomicBool,
+    asked: Notify,
 }
 
 impl Learned {
@@ -29,15 +35,44 @@ impl Learned {
     const UNKNOWN_MICROS: u32 = 100;
     const LONGEST_MICROS: u32 = 2_000_000;
 
-    pub(crate) fn new(key: StatementKey<'_>, parameters: Box<[Type]>) -> Arc<Self> {
+    pub(crate) fn new(key: StatementKey<'_>) -> Arc<Self> {
         Arc::new(Self {
             text: key.text.into(),
             hash: key.hash,
             class: classify(key.text),
-            parameters,
+            parameters: OnceLock::new(),
             micros: AtomicU32::new(Self::UNKNOWN_MICROS),
             used: AtomicU64::new(0),
+            asking: AtomicBool::new(false),
+            asked: Notify::new(),
         })
+    }
+
+    /// A statement of which it is known that it takes no parameters.
+    pub(crate) fn without_parameters(text: &str) -> Arc<Self> {
+        let learned = Self::new(StatementKey::of(text));
+        learned.learn(Box::new([]));
+        learned
+    }
+
+    /// The parameter types, if they are known.
+    pub(crate) fn parameters(&self) -> Option<&[Type]> {
+        self.parameters.get().map(|types| &**types)
+    }
+
+    /// The first who learns it decides.
+    pub(crate) fn learn(&self, types: Box<[Type]>) {
+        let _ = self.parameters.set(types);
+    }
+
+    /// Makes the caller the one who asks a server, or waits until another one has asked. `None` after waiting.
+    pub(crate) async fn ask_or_wait(&self) -> Option<Asking<'_>> {
+        let asked = self.asked.notified();
+        if !self.asking.swap(true, Ordering::AcqRel) {
+            return Some(Asking(self));
+        }
+        asked.await;
+        None
     }
 
     pub(crate) fn key(&self) -> StatementKey<'_> {
@@ -80,8 +115,26 @@ impl Registry {
         Some(Arc::clone(found))
     }
 
-    /// Takes what was learnt; replaces what was known of the same text.
-    pub(crate) fn insert(&self, new: &Arc<Learned>) {
+    /// What is known of a text, if only the text.
+    pub(crate) fn get_or_insert(&self, key: StatementKey<'_>) -> Result<Arc<Learned>, Fault> {
+        if let Some(known) = self.get(key) {
+            return Ok(known);
+        }
+        check_text(key.text)?;
+        let new = Learned::new(key);
+        self.insert(&new);
+        Ok(new)
+    }
+
+    /// Starts again with a statement whose parameter types have changed.
+    pub(crate) fn relearn(&self, old: &Arc<Learned>) -> Arc<Learned> {
+        let new = Learned::new(old.key());
+        self.insert(&new);
+        new
+    }
+
+    /// Replaces what was known of the same text.
+    fn insert(&self, new: &Arc<Learned>) {
         new.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
         if learned.len() >= 2 * self.most {
@@ -91,16 +144,30 @@ impl Registry {
         bucket.retain(|known| known.key() != new.key());
         bucket.push(Arc::clone(new));
     }
+}
 
-    /// Forgets exactly this, unless it was replaced already.
-    pub(crate) fn forget(&self, old: &Arc<Learned>) {
-        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = learned.get_mut(&old.hash) {
-            bucket.retain(|known| !Arc::ptr_eq(known, old));
-            if bucket.is_empty() {
-                learned.remove(&old.hash);
-            }
-        }
+/// Texts travel as C strings.
+pub(crate) fn check_text(text: &str) -> Result<(), Fault> {
+    let what = if text.as_bytes().contains(&0) {
+        "holds a NUL character, which PostgreSQL does not take"
+    } else if text.len() > LARGEST_TEXT {
+        "is larger than the 1 GB that the server takes"
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(ErrorKind::Encode, Outcome::NotSent, format!("the statement's text {what}")))
+}
+
+/// The server's limit on a message is a little above (`PQ_LARGE_MESSAGE_LIMIT` in its sources).
+const LARGEST_TEXT: usize = 0x3fff_0000;
+
+/// Whoever holds it asks a server; when it is dropped, those who wait look at what is known then.
+pub(crate) struct Asking<'a>(&'a Learned);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asking.store(false, Ordering::Release);
+        self.0.asked.notify_waiters();
     }
 }
 
@@ -142,24 +209,20 @@ mod tests {
     use super::*;
 
     fn learn(registry: &Registry, text: &str) -> Arc<Learned> {
-        let learned = Learned::new(StatementKey::of(text), Box::new([Type::INT4]));
-        registry.insert(&learned);
-        learned
+        registry.get_or_insert(StatementKey::of(text)).expect("a plain text")
     }
 
     #[test]
     fn the_hash_selects_and_the_text_decides() {
         let registry = Registry::new(64);
-        let first = Learned::new(StatementKey { text: "a", hash: 7 }, Box::new([]));
-        let second = Learned::new(StatementKey { text: "b", hash: 7 }, Box::new([]));
-        registry.insert(&first);
-        registry.insert(&second);
-        let found = registry.get(StatementKey { text: "a", hash: 7 }).expect("known");
-        assert!(Arc::ptr_eq(&found, &first));
-        assert!(registry.get(StatementKey { text: "c", hash: 7 }).is_none());
-        registry.forget(&first);
-        assert!(registry.get(first.key()).is_none());
-        assert!(registry.get(second.key()).is_some());
+        let key = |text| StatementKey { text, hash: 7 };
+        let first = registry.get_or_insert(key("a")).expect("a plain text");
+        let second = registry.get_or_insert(key("b")).expect("a plain text");
+        assert!(Arc::ptr_eq(&registry.get(key("a")).expect("known"), &first));
+        assert!(registry.get(key("c")).is_none());
+        let new = registry.relearn(&first);
+        assert!(Arc::ptr_eq(&registry.get(key("a")).expect("known"), &new));
+        assert!(Arc::ptr_eq(&registry.get(key("b")).expect("known"), &second));
     }
 
     #[test]
@@ -175,7 +238,7 @@ mod tests {
 
     #[test]
     fn estimates_follow_what_is_seen() {
-        let learned = Learned::new(StatementKey::of("x"), Box::new([]));
+        let learned = Learned::new(StatementKey::of("x"));
         for _ in 0..200 {
             learned.observed_micros(50_000);
         }
@@ -184,5 +247,26 @@ mod tests {
             learned.observed_micros(20);
         }
         assert!(learned.expected_micros() < 100);
+    }
+
+    #[test]
+    fn a_text_that_cannot_travel_is_refused() {
+        let registry = Registry::new(64);
+        let refused = registry.get_or_insert(StatementKey::of("SELECT '\0'")).expect_err("NUL");
+        assert!(refused.to_string().contains("NUL"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn one_asks_and_the_others_look_again_when_it_has_gone() {
+        let learned = Learned::new(StatementKey::of("x"));
+        let asking = learned.ask_or_wait().await.expect("the first asks");
+        let other = tokio::spawn({
+            let learned = Arc::clone(&learned);
+            async move { learned.ask_or_wait().await.is_none() }
+        });
+        tokio::task::yield_now().await;
+        assert!(!other.is_finished());
+        drop(asking);
+        assert!(other.await.expect("runs"));
     }
 }

@@ -12,18 +12,22 @@ use crate::options::BatchesOut;
 /// The batches that are out.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// Entries not yet answered, oldest batch first.
+    /// Oldest first.
     batches: VecDeque<Batch>,
     policy: BatchesOut,
     /// Shortest recent time from writing to an idle server until its first answer: the round trip and one entry's
     /// work.
     first_answer: Duration,
-    /// Smoothed time between the first and the last answer of a batch: the server's work on it.
+    /// Smoothed work on one entry: the time between two answers of a batch. Unknown until a batch had several.
+    each: Option<Duration>,
+    /// Smoothed time between the first and the last answer of a batch.
     span: Duration,
 }
 
 #[derive(Debug)]
 struct Batch {
+    size: u32,
+    /// Entries not yet answered.
     left: usize,
     written: Instant,
     /// The server had nothing else to do when this batch was written.
@@ -39,7 +43,13 @@ impl Hold {
     const MOST_BATCHES: usize = 8;
 
     pub(crate) fn new(policy: BatchesOut) -> Self {
-        Self { batches: VecDeque::new(), policy, first_answer: Duration::ZERO, span: Duration::ZERO }
+        Self {
+            batches: VecDeque::new(),
+            policy,
+            first_answer: Duration::ZERO,
+            each: None,
+            span: Duration::ZERO,
+        }
     }
 
     /// Whether another batch may leave now.
@@ -47,25 +57,27 @@ impl Hold {
         self.batches.is_empty() || self.batches.len() < self.allowed()
     }
 
+    /// One batch near the server. Far from it, as many as keep the server busy during a round trip; the server's own
+    /// work is no part of the round trip, or slow statements would send everything else after them.
     fn allowed(&self) -> usize {
-        match self.policy {
-            BatchesOut::Fixed(count) => usize::from(count.max(1)),
-            BatchesOut::Adaptive if self.first_answer < Self::NEAR => 1,
-            BatchesOut::Adaptive => {
-                let span = self.span.max(Self::SHORTEST_SPAN);
-                let hidden = self.first_answer.as_micros() / span.as_micros().max(1);
-                usize::try_from(hidden)
-                    .unwrap_or(Self::MOST_BATCHES)
-                    .saturating_add(1)
-                    .min(Self::MOST_BATCHES)
-            }
+        let each = match (self.policy, self.each) {
+            (BatchesOut::Fixed(count), _) => return usize::from(count.max(1)),
+            (BatchesOut::Adaptive, None) => return 1,
+            (BatchesOut::Adaptive, Some(each)) => each,
+        };
+        let round_trip = self.first_answer.saturating_sub(each);
+        if round_trip < Self::NEAR {
+            return 1;
         }
+        let span = self.span.max(Self::SHORTEST_SPAN);
+        let hidden = round_trip.as_micros() / span.as_micros().max(1);
+        usize::try_from(hidden).unwrap_or(Self::MOST_BATCHES).saturating_add(1).min(Self::MOST_BATCHES)
     }
 
     /// A batch begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         let alone = self.batches.is_empty();
-        self.batches.push_back(Batch { left: 0, written: now, alone, first_answer: None });
+        self.batches.push_back(Batch { size: 0, left: 0, written: now, alone, first_answer: None });
     }
 
     /// One more entry leaves with the batch that was begun last. A batch that leaves in several writes may have been
@@ -76,6 +88,7 @@ impl Hold {
         }
         if let Some(batch) = self.batches.back_mut() {
             batch.left += 1;
+            batch.size += 1;
         }
     }
 
@@ -96,7 +109,12 @@ impl Hold {
                 self.first_answer =
                     if self.first_answer.is_zero() { took } else { took.min(self.first_answer * 65 / 64) };
             }
-            self.span = (self.span * 7 + now.saturating_duration_since(first)) / 8;
+            let span = now.saturating_duration_since(first);
+            self.span = (self.span * 7 + span) / 8;
+            if batch.size > 1 {
+                let each = span / (batch.size - 1);
+                self.each = Some(self.each.map_or(each, |before| (before * 7 + each) / 8));
+            }
             self.batches.pop_front();
         }
     }
@@ -169,5 +187,20 @@ mod tests {
         };
         assert!(!settle(Duration::from_micros(60)));
         assert!(settle(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn slow_work_is_not_taken_for_a_long_way() {
+        let mut now = Instant::now();
+        let mut hold = Hold::new(BatchesOut::Adaptive);
+        for _ in 0..20 {
+            batch(&mut hold, now, 2);
+            now += Duration::from_millis(50);
+            hold.answered(1, now);
+            now += Duration::from_millis(50);
+            hold.answered(1, now);
+        }
+        batch(&mut hold, now, 1);
+        assert!(!hold.may_write());
     }
 }

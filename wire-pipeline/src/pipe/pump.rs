@@ -71,6 +71,8 @@ pub(crate) struct Pump<'a, D: Driver> {
     fresh: bool,
     /// It has served, or could have.
     ready: bool,
+    /// It has answered somebody.
+    served: bool,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
@@ -92,6 +94,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             unflushed: false,
             fresh: true,
             ready: false,
+            served: false,
         }
     }
 
@@ -116,6 +119,11 @@ impl<'a, D: Driver> Pump<'a, D> {
     /// Whether its session was put right at least once, so that it could serve.
     pub(crate) fn was_ready(&self) -> bool {
         self.ready
+    }
+
+    /// Whether it has answered anybody.
+    pub(crate) fn has_served(&self) -> bool {
+        self.served
     }
 
     /// Stop taking work; [`Self::run`] ends with [`End::Retired`] when nothing is out.
@@ -196,6 +204,7 @@ impl<'a, D: Driver> Pump<'a, D> {
         {
             self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
             self.pipe.load.overdue.store(false, Ordering::Relaxed);
+            self.served = true;
         }
         received.map(|_| ())
     }

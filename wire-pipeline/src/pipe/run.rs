@@ -15,7 +15,7 @@ use crate::pipe::{Lane, PipeId};
 use crate::pool::Shared;
 use crate::wire::{Connected, Driver, Fault};
 
-/// A connection that lived for less counts as a failure to connect.
+/// The next connection waits a little when this one lived for less.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// How long a pipe that cannot be replaced now waits before it asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -49,8 +49,8 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
         let (end, next) = live(&shared, &mut pump, lifetime, &mut backoff).await;
         successor = next;
         // A connection that ends at once must not be followed by the next one at once.
-        let lived = pump.was_ready() && born.elapsed() > SHORT_LIFE;
-        if lived {
+        let lived = born.elapsed() > SHORT_LIFE;
+        if pump.has_served() || (pump.was_ready() && lived) {
             backoff.reset();
         }
         match end {

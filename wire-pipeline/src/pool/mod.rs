@@ -77,9 +77,8 @@ impl<D: Driver> Pool<D> {
     ///
     /// Cancel safe: a request whose future is dropped before its bytes went out never runs; later its answer is read
     /// and discarded.
-    pub async fn submit(&self, request: RequestOf<D>, limit: Duration) -> Result<AnswerOf<D>, Fault<D>> {
+    pub async fn submit(&self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
         let shared = self.shared();
-        let deadline = Instant::now() + limit;
         let pass = match shared.gate.try_enter(request.bytes()) {
             Some(pass) => pass,
             None => shared.wait_for_room(&shared.gate, request.bytes(), deadline).await?,
@@ -106,6 +105,11 @@ impl<D: Driver> Pool<D> {
             // Nothing waits for the network any more: this is a matter of scheduling.
             let _ = ended.wait_for(|running| *running == 0).await;
         }
+    }
+
+    /// `future`, or `None` when `deadline` passes first; on any executor, by the timer of the pool's runtime.
+    pub async fn until<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
+        self.shared().until(deadline, future).await
     }
 
     /// A snapshot of what the pool is doing.

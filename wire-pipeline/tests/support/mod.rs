@@ -24,6 +24,7 @@ use std::time::Duration;
 use bytes::BufMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use wire_pipeline::answer::{Budget, Chunks, Collector};
 use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::error::{Error, ErrorKind, Outcome, ServerError};
@@ -535,13 +536,13 @@ pub async fn run(pool: &ToyPool, ask: Ask) -> Result<(), Fault> {
 
 pub async fn run_within(pool: &ToyPool, ask: Ask, limit: Duration) -> Result<(), Fault> {
     let (id, size) = (ask.id, ask.size);
-    check(id, size, pool.submit(ask, limit).await)
+    check(id, size, pool.submit(ask, Instant::now() + limit).await)
 }
 
 /// Runs a request on a lease and checks that the answer is its own.
 pub async fn run_on(lease: &ToyLease, ask: Ask) -> Result<(), Fault> {
     let (id, size) = (ask.id, ask.size);
-    check(id, size, lease.submit(ask, LIMIT).await)
+    check(id, size, lease.submit(ask, Instant::now() + LIMIT).await)
 }
 
 fn check(id: u32, size: u32, reply: Result<Reply, Fault>) -> Result<(), Fault> {

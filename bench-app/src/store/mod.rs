@@ -1,0 +1,93 @@
+//! The table `world` as the service sees it. Each driver and way of access is one implementation of [`Store`]
+//! in a module of its own; nothing outside this folder names a driver.
+
+pub(crate) mod postgres;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::cli::Database;
+
+/// Ids of the table are 1 to this.
+pub(crate) const WORLDS: i32 = 10_000;
+
+/// A row of the table, as the service's answers show it. It loads from the rows of every driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, pg_pipeline::FromRow)]
+pub(crate) struct World {
+    pub(crate) id: i32,
+    #[serde(rename = "randomNumber")]
+    #[from_row(rename = "randomnumber")]
+    pub(crate) random_number: i32,
+}
+
+/// One thread's way to the database.
+pub(crate) trait Store: Clone + Send + Sync + 'static {
+    /// Connects; `connections` are all that this store will ever hold.
+    async fn connect(url: &str, connections: usize) -> Result<Self>;
+
+    /// Reads one row.
+    fn world(&self, id: i32) -> impl Future<Output = Result<World, Failure>> + Send;
+
+    /// Asks whether the database answers.
+    fn ping(&self) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// What is known of the connections now.
+    fn samples(&self) -> Vec<Sample>;
+
+    /// Finishes what is under way and says goodbye.
+    async fn close(self);
+}
+
+/// Why the database gave no row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The driver's word for it, such as `Timeout`.
+    pub(crate) kind: String,
+    /// What is known of the statement, such as `NotSent`.
+    pub(crate) outcome: Option<String>,
+    /// Whether the database could not be reached or had no room, so that a later try may succeed.
+    pub(crate) unavailable: bool,
+}
+
+/// One figure for `/metrics`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) metric: Metric,
+    pub(crate) labels: Vec<(&'static str, String)>,
+    pub(crate) value: u64,
+}
+
+/// A figure's name, type and meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    /// It only grows, until the process ends.
+    pub(crate) counter: bool,
+    pub(crate) help: &'static str,
+}
+
+/// Creates the table where it is missing and fills it up. What is there already is left alone.
+pub(crate) async fn seed(url: &str) -> Result<()> {
+    match Database::of_url(url)? {
+        Database::Postgres => postgres::seed(url).await,
+        Database::Mysql => not_yet(),
+    }
+}
+
+/// What the comparison must know of a database before it measures.
+pub(crate) struct Facts {
+    /// The server's own version.
+    pub(crate) version: String,
+    pub(crate) worlds: Vec<World>,
+}
+
+pub(crate) async fn facts(url: &str) -> Result<Facts> {
+    match Database::of_url(url)? {
+        Database::Postgres => postgres::facts(url).await,
+        Database::Mysql => not_yet(),
+    }
+}
+
+fn not_yet<T>() -> Result<T> {
+    anyhow::bail!("MySQL is not offered yet: use a URL that begins with postgres://")
+}

@@ -1,0 +1,490 @@
+//! How a call runs: look the statement up, learn it if nobody knows it, encode, submit, decode.
+//!
+//! Everything here runs in the task that asks. The same code serves shared handles and leases; what differs is which
+//! statements they take and what may be run again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use postgres_types::{Kind, Oid, Type};
+use tokio::time::Instant;
+use wire_pipeline::{Lease, Pool};
+
+use crate::connect::PgDriver;
+use crate::error::{Error, ErrorKind, Fault, Outcome};
+use crate::params::{self, Params};
+use crate::protocol::answer::{Answer, Ran};
+use crate::protocol::messages::Description;
+use crate::protocol::request::Request;
+use crate::row::{Column, FromRow, Row, Rows};
+use crate::statement::{Class, IntoStatement, Learned, Registry};
+use crate::types::{self, TypeCache};
+
+/// Settings of single calls; see [`Pool::with`](crate::Pool::with).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallOptions {
+    timeout: Option<Duration>,
+    idempotent: bool,
+}
+
+impl CallOptions {
+    /// The pool's settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The statements may be run again when a connection is lost and it is not known whether they ran.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+}
+
+/// The result of a statement whose rows are not wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Executed {
+    rows_affected: u64,
+}
+
+impl Executed {
+    pub(crate) fn new(rows_affected: u64) -> Self {
+        Self { rows_affected }
+    }
+
+    /// Rows that were inserted, updated, deleted or selected; 0 for other statements.
+    pub fn rows_affected(&self) -> u64 {
+        self.rows_affected
+    }
+}
+
+/// What a pool, or a connection of its own, knows of statements and types.
+#[derive(Debug)]
+pub(crate) struct Knowledge {
+    pub(crate) registry: Registry,
+    pub(crate) types: TypeCache,
+    pub(crate) query_timeout: Duration,
+}
+
+impl Knowledge {
+    pub(crate) fn new(options: &crate::PoolOptions) -> Arc<Self> {
+        Arc::new(Self {
+            registry: Registry::new(4 * options.statement_cache()),
+            types: TypeCache::default(),
+            query_timeout: options.query_timeout(),
+        })
+    }
+}
+
+/// Where a call's requests go.
+#[derive(Clone, Copy)]
+pub(crate) enum Lane<'a> {
+    /// Any shared pipe.
+    Shared(&'a Pool<PgDriver>),
+    /// One pipe.
+    Leased(&'a Leased),
+}
+
+/// A lease as calls see it.
+pub(crate) struct Leased {
+    pub(crate) lease: Lease<PgDriver>,
+    /// What else it takes besides plain statements.
+    pub(crate) takes: Takes,
+    /// Calls under way: only one that is alone may be run again without changing the order.
+    calls: AtomicUsize,
+}
+
+/// What a lease takes besides plain statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Everything that belongs to a session.
+    Everything,
+    /// Everything but what would end the transaction behind the handle's back.
+    InTransaction,
+}
+
+impl Leased {
+    pub(crate) fn new(lease: Lease<PgDriver>, takes: Takes) -> Self {
+        Self { lease, takes, calls: AtomicUsize::new(0) }
+    }
+}
+
+/// Counts a call on a lease while it is under way.
+struct Call<'a>(&'a AtomicUsize);
+
+impl<'a> Call<'a> {
+    fn begin(calls: &'a AtomicUsize) -> Self {
+        calls.fetch_add(1, Ordering::AcqRel);
+        Self(calls)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// One handle's way to run statements.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    pub(crate) knowledge: &'a Knowledge,
+    pub(crate) lane: Lane<'a>,
+    pub(crate) options: CallOptions,
+}
+
+impl Caller<'_> {
+    pub(crate) async fn query<R: FromRow>(
+        self,
+        statement: impl IntoStatement,
+        params: impl Params,
+    ) -> Result<Vec<R>, Error> {
+        let mut rows = self.rows(statement, params).await?;
+        let mut all = Vec::new();
+        while let Some(row) = rows.next()? {
+            all.push(R::from_row(row)?);
+        }
+        Ok(all)
+    }
+
+    pub(crate) async fn query_opt<R: FromRow>(
+        self,
+        statement: impl IntoStatement,
+        params: impl Params,
+    ) -> Result<Option<R>, Error> {
+        let mut rows = self.rows(statement, params).await?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let first = R::from_row(row)?;
+        match rows.next()? {
+            None => Ok(Some(first)),
+            Some(_) => {
+                Err(row_count("several rows came where at most one was expected; add a LIMIT or use query"))
+            }
+        }
+    }
+
+    pub(crate) async fn query_one<R: FromRow>(
+        self,
+        statement: impl IntoStatement,
+        params: impl Params,
+    ) -> Result<R, Error> {
+        let row = self.query_opt(statement, params).await?;
+        row.ok_or_else(|| row_count("no row came where one was expected; use query_opt if that is all right"))
+    }
+
+    pub(crate) async fn execute(
+        self,
+        statement: impl IntoStatement,
+        params: impl Params,
+    ) -> Result<Executed, Error> {
+        let ran = self.run(statement, params, false).await?;
+        Ok(Executed::new(ran.tags.last().map_or(0, |tag| tag.rows)))
+    }
+
+    async fn rows(self, statement: impl IntoStatement, params: impl Params) -> Result<Rows, Fault> {
+        let ran = self.run(statement, params, true).await?;
+        let columns = match &ran.description {
+            Some(description) => self.columns(description).await?,
+            None => Arc::from([]),
+        };
+        Ok(Rows::new(columns, &ran.rows))
+    }
+
+    /// Runs one statement; once more where that is safe and helps.
+    async fn run(self, statement: impl IntoStatement, params: impl Params, rows: bool) -> Result<Ran, Fault> {
+        params::check_count(params.count())?;
+        let (learned, idempotent) =
+            statement.with_key(|named| (self.knowledge.registry.get_or_insert(named.key), named.idempotent));
+        let mut learned = learned?;
+        drop(statement);
+        self.check_class(learned.class)?;
+        let deadline = self.deadline();
+        let call = self.begin_call();
+        let mut again = Again { stale: true, lost: idempotent || self.options.idempotent };
+        loop {
+            self.learn(&learned, deadline).await?;
+            let bound = params::encode(&params, learned.parameters().unwrap_or_default())?;
+            let answer = self.submit(Request::query(Arc::clone(&learned), bound, rows), deadline).await;
+            match answer {
+                Ok(Answer::Ran(ran)) => return Ok(ran),
+                Ok(Answer::Stale(stale)) if again.stale && call.is_alone() => {
+                    again.stale = false;
+                    if stale.relearn {
+                        learned = self.knowledge.registry.relearn(&learned);
+                    }
+                }
+                Ok(Answer::Stale(stale)) => return Err(stale.error),
+                Ok(Answer::Learnt { .. } | Answer::Script) => return Err(mixed_up()),
+                Err(error) if again.lost && is_lost(&error) && matches!(self.lane, Lane::Shared(_)) => {
+                    again.lost = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Statements that succeed or fail together, in one exchange.
+    pub(crate) async fn run_batch(
+        self,
+        items: Vec<(Arc<Learned>, Box<dyn Params + '_>)>,
+    ) -> Result<Vec<Executed>, Fault> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let deadline = self.deadline();
+        let call = self.begin_call();
+        let mut statements: Vec<Arc<Learned>> =
+            items.iter().map(|(learned, _)| Arc::clone(learned)).collect();
+        let mut again = true;
+        loop {
+            for (index, learned) in statements.iter().enumerate() {
+                self.learn(learned, deadline)
+                    .await
+                    .map_err(|error| error.context(format!("batch item {index}")))?;
+            }
+            let parts = statements
+                .iter()
+                .zip(&items)
+                .enumerate()
+                .map(|(index, (learned, (_, params)))| {
+                    let bound = params::encode(&**params, learned.parameters().unwrap_or_default())
+                        .map_err(|error| error.context(format!("batch item {index}")))?;
+                    Ok(crate::protocol::request::Part { statement: Arc::clone(learned), bound })
+                })
+                .collect::<Result<Vec<_>, Fault>>()?;
+            match self.submit(Request::batch(parts), deadline).await? {
+                Answer::Ran(ran) => return Ok(ran.tags.iter().map(|tag| Executed::new(tag.rows)).collect()),
+                Answer::Stale(stale) if again && call.is_alone() => {
+                    again = false;
+                    if stale.relearn {
+                        for learned in &mut statements {
+                            *learned = self.knowledge.registry.relearn(learned);
+                        }
+                    }
+                }
+                Answer::Stale(stale) => return Err(stale.error),
+                Answer::Learnt { .. } | Answer::Script => return Err(mixed_up()),
+            }
+        }
+    }
+
+    /// Looks a batch's statement up, and refuses what may not run here.
+    pub(crate) fn look_up(self, statement: &impl IntoStatement) -> Result<Arc<Learned>, Fault> {
+        let learned = statement.with_key(|named| self.knowledge.registry.get_or_insert(named.key))?;
+        self.check_class(learned.class)?;
+        Ok(learned)
+    }
+
+    /// Runs a script of the simple protocol.
+    pub(crate) async fn script(self, text: &str) -> Result<(), Fault> {
+        match self.submit(Request::script(text), self.deadline()).await? {
+            Answer::Script => Ok(()),
+            Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_) => Err(mixed_up()),
+        }
+    }
+
+    /// Runs a statement whose parameters are known to be none, without looking it up.
+    pub(crate) async fn run_plain(self, learned: Arc<Learned>) -> Result<Ran, Fault> {
+        let bound = params::encode(&(), &[])?;
+        match self.submit(Request::query(learned, bound, false), self.deadline()).await? {
+            Answer::Ran(ran) => Ok(ran),
+            Answer::Stale(stale) => Err(stale.error),
+            Answer::Learnt { .. } | Answer::Script => Err(mixed_up()),
+        }
+    }
+
+    fn deadline(self) -> Instant {
+        Instant::now() + self.options.timeout.unwrap_or(self.knowledge.query_timeout)
+    }
+
+    fn begin_call(&self) -> CallOn<'_> {
+        match self.lane {
+            Lane::Shared(_) => CallOn::Shared,
+            Lane::Leased(leased) => CallOn::Leased(Call::begin(&leased.calls)),
+        }
+    }
+
+    async fn submit(self, request: Request, deadline: Instant) -> Result<Answer, Fault> {
+        match self.lane {
+            Lane::Shared(pool) => pool.submit(request, deadline).await,
+            Lane::Leased(leased) => leased.lease.submit(request, deadline).await,
+        }
+    }
+
+    fn check_class(self, class: Class) -> Result<(), Fault> {
+        let message = match (class, self.lane) {
+            (Class::Plain, _) => return Ok(()),
+            (Class::Copy, _) => "COPY moves data in a protocol of its own, which is not offered yet",
+            (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => {
+                "a transaction on a shared connection would swallow the statements of others; use pool.begin(), or \
+                 pool.session() for statements of your own"
+            }
+            (Class::Session, Lane::Shared(_)) => {
+                "this statement changes or needs the session of a shared connection; use pool.session()"
+            }
+            (Class::Transaction, Lane::Leased(Leased { takes: Takes::InTransaction, .. })) => {
+                "this statement would end the transaction behind its handle's back; use commit() or rollback(), or \
+                 pool.session() for statements of your own"
+            }
+            (_, Lane::Leased(_)) => return Ok(()),
+        };
+        Err(Fault::new(ErrorKind::SessionState, Outcome::NotSent, message))
+    }
+
+    /// Makes sure that the parameter types are known.
+    async fn learn(self, learned: &Arc<Learned>, deadline: Instant) -> Result<(), Fault> {
+        let mut asking = None;
+        while learned.parameters().is_none() {
+            // On a lease everybody asks for himself: there the order of requests is the caller's.
+            if asking.is_none()
+                && let Lane::Shared(pool) = self.lane
+            {
+                match pool.until(deadline, learned.ask_or_wait()).await {
+                    Some(Some(first)) => asking = Some(first),
+                    // Someone has asked. If that did not help, ask too, together with everybody else who waited.
+                    Some(None) if learned.parameters().is_some() => return Ok(()),
+                    Some(None) => {}
+                    None => {
+                        return Err(Fault::timeout(
+                            crate::Phase::Queue,
+                            Outcome::NotSent,
+                            "timed out in phase queue: the statement was still being prepared for the first time",
+                        ));
+                    }
+                }
+            }
+            let oids = match self.submit(Request::Learn(Arc::clone(learned)), deadline).await {
+                Ok(Answer::Learnt { parameters }) => parameters,
+                Ok(_) => return Err(mixed_up()),
+                // Whether it was parsed is of no matter: the statement itself has not run.
+                Err(error) if error.outcome() == Outcome::Unknown => {
+                    return Err(error.with_outcome(Outcome::NotSent));
+                }
+                Err(error) => return Err(error),
+            };
+            let mut types = Vec::with_capacity(oids.len());
+            for oid in oids {
+                types.push(self.look_up_type(oid).await);
+            }
+            learned.learn(types.into());
+        }
+        drop(asking);
+        Ok(())
+    }
+
+    /// A statement's columns with their types; types of the database's own are looked up when first met.
+    async fn columns(self, description: &Description) -> Result<Arc<[Column]>, Fault> {
+        loop {
+            if let Some(columns) = description.columns.get() {
+                return Ok(Arc::clone(columns));
+            }
+            let Some(oid) = description.resolve(|oid| self.knowledge.types.get(oid)) else { continue };
+            let found = self.look_up_type(oid).await;
+            if self.knowledge.types.get(oid).is_none() {
+                // It cannot be had now (a failed transaction, no permission): these rows do without it.
+                let known = |oid| self.knowledge.types.get(oid).unwrap_or_else(|| types::unknown(oid));
+                drop(found);
+                return Ok(description
+                    .fields
+                    .iter()
+                    .map(|field| Column::new(field.name.clone(), known(field.type_oid)))
+                    .collect());
+            }
+        }
+    }
+
+    /// A type by its number. What cannot be looked up is of unknown kind, and is asked for again next time.
+    async fn look_up_type(self, oid: Oid) -> Type {
+        if let Some(known) = self.knowledge.types.get(oid) {
+            return known;
+        }
+        // Types nest: an array of a domain over a composite.
+        match Box::pin(self.ask_for_type(oid)).await {
+            Ok(Some(found)) => {
+                self.knowledge.types.insert(&found);
+                found
+            }
+            Ok(None) | Err(_) => types::unknown(oid),
+        }
+    }
+
+    async fn ask_for_type(self, oid: Oid) -> Result<Option<Type>, Error> {
+        type Found = (String, i8, Oid, Option<Oid>, Oid, String, Oid);
+        let found: Option<Found> = self.query_opt(types::LOOK_UP, (oid,)).await?;
+        let Some((name, category, element, range, base, schema, relation)) = found else { return Ok(None) };
+        let kind = match category.cast_unsigned() {
+            b'e' => Kind::Enum(
+                self.query::<(String,)>(types::LOOK_UP_LABELS, (oid,))
+                    .await?
+                    .into_iter()
+                    .map(|(label,)| label)
+                    .collect(),
+            ),
+            b'p' => Kind::Pseudo,
+            _ if base != 0 => Kind::Domain(self.look_up_type(base).await),
+            _ if element != 0 => Kind::Array(self.look_up_type(element).await),
+            _ if relation != 0 => {
+                let mut fields = Vec::new();
+                for (name, r#type) in self.query::<(String, Oid)>(types::LOOK_UP_FIELDS, (relation,)).await? {
+                    fields.push(postgres_types::Field::new(name, self.look_up_type(r#type).await));
+                }
+                Kind::Composite(fields)
+            }
+            _ => match range {
+                Some(element) => Kind::Range(self.look_up_type(element).await),
+                None => Kind::Simple,
+            },
+        };
+        Ok(Some(Type::new(name, oid, kind, schema)))
+    }
+}
+
+/// What may still be tried once more.
+struct Again {
+    stale: bool,
+    lost: bool,
+}
+
+/// A call under way.
+enum CallOn<'a> {
+    Shared,
+    Leased(Call<'a>),
+}
+
+impl CallOn<'_> {
+    /// Running it again changes no order.
+    fn is_alone(&self) -> bool {
+        match self {
+            Self::Shared => true,
+            Self::Leased(Call(calls)) => calls.load(Ordering::Acquire) == 1,
+        }
+    }
+}
+
+fn is_lost(error: &Fault) -> bool {
+    error.kind() == ErrorKind::Io && error.outcome() == Outcome::Unknown
+}
+
+#[cold]
+fn row_count(message: &'static str) -> Error {
+    Fault::new(ErrorKind::RowCount, Outcome::Completed, message).into()
+}
+
+#[cold]
+fn mixed_up() -> Fault {
+    Fault::new(ErrorKind::Protocol, Outcome::Unknown, "an answer of another kind than the request")
+}
+
+const _: fn() = || {
+    fn is_send_sync<T: Send + Sync>() {}
+    is_send_sync::<Caller<'_>>();
+    is_send_sync::<Row>();
+};

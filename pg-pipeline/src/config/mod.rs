@@ -1,0 +1,372 @@
+//! What to connect to, as whom, and how the pool behaves.
+//!
+//! This module may know every option, how it is written and which values this version honours; it must not
+//! know how a connection is made. Each form (URL, key=value, environment, builder) is cut into the same name
+//! and value pairs, and [`Config::set`] alone says what they mean. No error repeats a value: it may be, or
+//! contain, a password.
+
+mod builder;
+mod environment;
+mod host;
+mod keywords;
+mod not_offered;
+mod options;
+mod password;
+mod ssl;
+#[cfg(test)]
+mod tests;
+mod units;
+mod url;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub(crate) use self::host::{Host, HostKind};
+pub use self::options::{OPTIONS, OptionInfo, PoolOptions};
+pub use self::ssl::SslMode;
+
+use self::host::Addresses;
+use self::password::Password;
+use self::units::Plain;
+use crate::auth::RequireAuth;
+use crate::error::{Error, ErrorKind, Fault, Outcome};
+
+/// What to connect to and as whom, and the options of the pool.
+///
+/// A configuration comes from a URL or from libpq's key=value form (`"…".parse::<Config>()`), from the
+/// environment ([`from_env`](Self::from_env)), or from the methods of this type; they can be mixed, and the
+/// last word counts. The environment is never read unasked, with one exception: a configuration without a
+/// user takes the operating system's user from `USER` (`USERNAME` on Windows) when connecting, as libpq does.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use pg_pipeline::Config;
+///
+/// # fn main() -> Result<(), pg_pipeline::Error> {
+/// let from_url: Config = "postgres://app:s%40fe@db.internal/app?connections=4&query_timeout=500ms".parse()?;
+/// let from_words: Config = "host=db.internal user=app password='it\\'s safe' dbname=app".parse()?;
+/// let built = Config::new().host("db.internal").user("app").password("s@fe").query_timeout(Duration::from_secs(1));
+/// # let _ = (from_url, from_words, built);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Options
+///
+/// The pool's options, documented at [`PoolOptions`], and every option of libpq:
+///
+/// - Honoured: `host`, `hostaddr` and `port` (lists too; a host that begins with `/` is the directory of a Unix
+///   socket; without any host `localhost`), `dbname` (default: the user's name), `user`, `password`,
+///   `connect_timeout` (default 10 s, never without a limit), `options`, `application_name`,
+///   `fallback_application_name`, `require_auth`, `keepalives`, `keepalives_idle`, `keepalives_interval`,
+///   `keepalives_count`, `tcp_user_timeout` (a plain number is milliseconds), `sslmode` up to `prefer`, and
+///   `client_encoding`, which can only be UTF8.
+/// - Understood and not offered yet: everything else. A value that asks for something (`sslmode=require`,
+///   `target_session_attrs=read-write`, `service=…`) parses, and connecting fails with a message that says so.
+///
+/// An unknown option is an error that names it. In a URL, these characters of a user name or a password must be
+/// percent-encoded: `/` (`%2F`), `@` (`%40`), `%` (`%25`), blanks (`%20`), and `:` (`%3A`) in a user name.
+#[derive(Clone, Default)]
+pub struct Config {
+    addresses: Addresses,
+    user: Option<String>,
+    password: Password,
+    database: Option<String>,
+    application_name: Option<String>,
+    fallback_application_name: Option<String>,
+    server_options: Option<String>,
+    require_auth: RequireAuth,
+    ssl_mode: SslMode,
+    no_keepalive: bool,
+    keepalive: Keepalive,
+    tcp_user_timeout: Option<Duration>,
+    /// Options whose value asks for something that this version does not offer. The values are not kept.
+    not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
+    pool: PoolOptions,
+}
+
+/// Probes of an idle TCP connection; `None` leaves a value to the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Keepalive {
+    pub(crate) idle: Option<Duration>,
+    pub(crate) interval: Option<Duration>,
+    pub(crate) count: Option<u32>,
+}
+
+impl FromStr for Config {
+    type Err = Error;
+
+    /// Reads a URL (`postgres://…` or `postgresql://…`) or libpq's key=value form.
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`ErrorKind::Config`], naming the option or the part of the URL, and never showing a value.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self::new().apply(parse_text(text)?)?)
+    }
+}
+
+impl Config {
+    /// Reads the environment: `DATABASE_URL` first, and libpq's `PG…` variables for what it leaves open.
+    ///
+    /// `DATABASE_URL` may have either form that [`FromStr`] reads. When it names a host, `PGHOST` and
+    /// `PGHOSTADDR` do not count. Every variable of libpq that stands for an option is read, except `PGDATESTYLE`,
+    /// `PGTZ` and `PGGEQO`, which [`setup`](Self::setup) replaces. Variables that are empty count as unset.
+    ///
+    /// # Errors
+    ///
+    /// As for [`FromStr`].
+    pub fn from_env() -> Result<Self, Error> {
+        Ok(Self::new().apply(environment::settings(environment::process)?)?)
+    }
+
+    /// Sets any option by the name and in the form that it has in a URL, after percent-decoding.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), pg_pipeline::Error> {
+    /// let config = pg_pipeline::Config::new().host("db.internal").option("keepalives_idle", "30s")?;
+    /// # let _ = config;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`ErrorKind::Config`] if the option is unknown or the value is none of its values.
+    pub fn option(self, name: &str, value: &str) -> Result<Self, Error> {
+        Ok(self.apply(vec![Setting::new(name.to_owned(), value.to_owned())])?)
+    }
+
+    fn apply(mut self, settings: Vec<Setting>) -> Result<Self, Fault> {
+        for Setting { name, value } in settings {
+            self.set(&name, &value)?;
+        }
+        self.addresses.hosts()?;
+        self.pool.check()?;
+        Ok(self)
+    }
+
+    /// What every option means.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        if value.contains('\0') {
+            return Err(invalid(format!("the value of {} contains a NUL byte", show_name(name))));
+        }
+        match name {
+            "host" => self.addresses.hosts = Addresses::list(value),
+            "hostaddr" => self.addresses.numeric = Addresses::list(value),
+            "port" => self.addresses.ports = Addresses::list(value),
+            "user" => self.user = text(value),
+            "password" => self.password = Password::value(value),
+            "dbname" => self.database = text(value),
+            "application_name" => self.application_name = text(value),
+            "fallback_application_name" => self.fallback_application_name = text(value),
+            "options" => self.server_options = text(value),
+            "client_encoding" => check_encoding(value)?,
+            "require_auth" => self.require_auth = RequireAuth::parse(value)?,
+            "sslmode" => self.ssl_mode = SslMode::parse(value)?,
+            // Deprecated since `sslmode`, which libpq took it for.
+            "requiressl" => {
+                if units::flag(name, value)? {
+                    self.ssl_mode = SslMode::Require;
+                }
+            }
+            "keepalives" => self.no_keepalive = !units::flag(name, value)?,
+            "keepalives_idle" => {
+                self.keepalive.idle = nonzero(units::duration(name, value, Plain::Seconds)?);
+            }
+            "keepalives_interval" => {
+                self.keepalive.interval = nonzero(units::duration(name, value, Plain::Seconds)?);
+            }
+            "keepalives_count" => {
+                self.keepalive.count = Some(units::count(name, value)?).filter(|count| *count != 0);
+            }
+            "tcp_user_timeout" => {
+                self.tcp_user_timeout = nonzero(units::duration(name, value, Plain::Milliseconds)?);
+            }
+            _ => return self.set_other(name, value),
+        }
+        Ok(())
+    }
+
+    fn set_other(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        if let Some(result) = self.pool.set(name, value) {
+            return result;
+        }
+        let Some(rule) = not_offered::find(name) else {
+            return Err(invalid(format!(
+                "unknown option {}; the options are libpq's and {}",
+                show_name(name),
+                options::names()
+            )));
+        };
+        if rule.asks(value)? {
+            self.not_offered.insert(rule.name, rule);
+        } else {
+            self.not_offered.remove(rule.name);
+        }
+        Ok(())
+    }
+
+    /// Whether this version can connect as this configuration asks; what stands in the way is named.
+    pub(crate) fn validate(&self) -> Result<(), Fault> {
+        let hosts = self.addresses.hosts()?;
+        self.pool.check()?;
+        // As in libpq `sslmode` does not apply to Unix sockets.
+        if self.ssl_mode >= SslMode::Require && !hosts.iter().all(Host::is_unix) {
+            return Err(invalid(format!(
+                "sslmode={} needs TLS, which this version does not offer yet; \
+                 use sslmode=prefer or below on a trusted network",
+                self.ssl_mode.as_str()
+            )));
+        }
+        for rule in self.not_offered.values() {
+            // As in libpq the file is not read when there is a password.
+            let moot = (rule.tls_only && self.ssl_mode == SslMode::Disable)
+                || (rule.name == "passfile" && self.password.is_set());
+            if !moot {
+                return Err(rule.refusal());
+            }
+        }
+        Ok(())
+    }
+
+    /// The pool's options.
+    pub fn pool_options(&self) -> &PoolOptions {
+        &self.pool
+    }
+
+    /// The servers in the order in which to try them; at least one.
+    pub(crate) fn get_hosts(&self) -> Result<Vec<Host>, Fault> {
+        self.addresses.hosts()
+    }
+
+    /// The user, or else the operating system's, as far as the environment tells.
+    pub(crate) fn get_user(&self) -> Result<String, Fault> {
+        self.user.clone().or_else(|| environment::system_user(environment::process)).ok_or_else(|| {
+            invalid("`user` is not set, and the environment does not name the system's user; set it")
+        })
+    }
+
+    /// The database; `None` for the one named like the user.
+    pub(crate) fn get_database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// The password for one handshake, if there is any; a provider is asked anew each time.
+    pub(crate) async fn get_password(&self) -> Result<Option<String>, Fault> {
+        self.password.get().await
+    }
+
+    /// `application_name`, or else its fallback.
+    pub(crate) fn get_application_name(&self) -> Option<&str> {
+        self.application_name.as_deref().or(self.fallback_application_name.as_deref())
+    }
+
+    /// libpq's `options`: command-line options for the server's process.
+    pub(crate) fn get_server_options(&self) -> Option<&str> {
+        self.server_options.as_deref()
+    }
+
+    /// The authentication methods that the user accepts.
+    pub(crate) fn get_require_auth(&self) -> RequireAuth {
+        self.require_auth
+    }
+
+    /// TCP keepalive, `None` when switched off.
+    pub(crate) fn get_keepalive(&self) -> Option<Keepalive> {
+        (!self.no_keepalive).then_some(self.keepalive)
+    }
+
+    /// How long sent bytes may stay unacknowledged; `None` leaves it to the operating system.
+    pub(crate) fn get_tcp_user_timeout(&self) -> Option<Duration> {
+        self.tcp_user_timeout
+    }
+}
+
+// By hand: the password never shows, nor what may hold one (`options` and `setup` can set any parameter).
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("host", &self.addresses.hosts)
+            .field("hostaddr", &self.addresses.numeric)
+            .field("port", &self.addresses.ports)
+            .field("user", &self.user)
+            .field("password", &self.password)
+            .field("dbname", &self.database)
+            .field("application_name", &self.get_application_name())
+            .field(
+                "options",
+                &format_args!("{}", if self.server_options.is_some() { "<set>" } else { "none" }),
+            )
+            .field("require_auth", &self.require_auth)
+            .field("sslmode", &self.ssl_mode)
+            .field("keepalive", &self.get_keepalive())
+            .field("tcp_user_timeout", &self.tcp_user_timeout)
+            .field("not_offered", &self.not_offered.keys().collect::<Vec<_>>())
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One option as it was given. No `Debug`: the value may be a password.
+struct Setting {
+    name: Cow<'static, str>,
+    value: String,
+}
+
+impl Setting {
+    fn new(name: impl Into<Cow<'static, str>>, value: String) -> Self {
+        Self { name: name.into(), value }
+    }
+}
+
+/// Cuts either text form; blanks around it (the newline of a file) do not count.
+fn parse_text(text: &str) -> Result<Vec<Setting>, Fault> {
+    let text = text.trim();
+    if let Some(rest) = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://")) {
+        return url::parse(rest);
+    }
+    let scheme = text.find(|c: char| !c.is_ascii_alphanumeric()).and_then(|end| text.get(end..));
+    if scheme.is_some_and(|rest| rest.starts_with("://")) {
+        return Err(invalid("the URL must begin with postgres:// or postgresql://"));
+    }
+    keywords::parse(text)
+}
+
+fn check_encoding(value: &str) -> Result<(), Fault> {
+    let letters: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
+    match letters.to_ascii_lowercase().as_str() {
+        "" | "utf8" | "unicode" | "auto" => Ok(()),
+        _ => Err(invalid("`client_encoding` must be UTF8: Rust's text is, and the server converts")),
+    }
+}
+
+fn text(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// Zero leaves the value to the operating system.
+fn nonzero(value: Duration) -> Option<Duration> {
+    (!value.is_zero()).then_some(value)
+}
+
+/// An option's name for a message, if it looks like one: what stands in its place may be part of a password.
+fn show_name(name: &str) -> Cow<'static, str> {
+    let is_word = !name.is_empty()
+        && name.len() <= 40
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    if is_word { format!("`{name}`").into() } else { "whose name is not a word".into() }
+}
+
+fn quoted_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cold]
+fn invalid(message: impl Into<Cow<'static, str>>) -> Fault {
+    Fault::new(ErrorKind::Config, Outcome::NotSent, message)
+}

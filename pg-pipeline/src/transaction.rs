@@ -1,0 +1,116 @@
+//! A unit of work on a connection of its own.
+//!
+//! ```text
+//!  begun (nothing sent) ── first statement ──▶ BEGIN and it share one Sync ──▶ open ── commit() ──▶ committed
+//!        │                                                                      │  └── rollback() ─▶ rolled back
+//!        └── commit(): nothing to do                                            └── dropped: rolled back on return
+//! ```
+
+use std::sync::{Arc, LazyLock};
+
+use wire_pipeline::error::Error as EngineError;
+
+use crate::batch::Batch;
+use crate::caller::{CallOptions, Caller, Knowledge, Lane, Leased};
+use crate::client::{client, sealed::Sealed};
+use crate::error::{DatabaseError, Error, ErrorKind, Outcome};
+use crate::params;
+use crate::protocol::messages::Verb;
+use crate::protocol::request::Request;
+use crate::statement::Learned;
+
+static BEGIN: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("BEGIN"));
+static COMMIT: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("COMMIT"));
+static ROLLBACK: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("ROLLBACK"));
+
+/// A transaction; see [`Pool::begin`](crate::Pool::begin).
+///
+/// Its statements may be pipelined (`tokio::try_join!` of several calls): they run in the order in which they are
+/// first polled. Dropped without [`commit`](Self::commit), in any state, it is rolled back.
+#[must_use = "a transaction that is dropped without commit() is rolled back"]
+pub struct Transaction {
+    leased: Leased,
+    knowledge: Arc<Knowledge>,
+}
+
+impl Transaction {
+    /// Nothing is sent: BEGIN goes out with whatever goes out first, bound to it.
+    pub(crate) fn begin(leased: Leased, knowledge: Arc<Knowledge>) -> Self {
+        if let Ok(bound) = params::encode(&(), &[]) {
+            leased.lease.set_opening(Request::query(Arc::clone(&BEGIN), bound, false));
+        }
+        Self { leased, knowledge }
+    }
+
+    /// Commits.
+    ///
+    /// Not cancel safe in the sense that matters here: once COMMIT was sent, dropping the future leaves open whether
+    /// the transaction was committed.
+    ///
+    /// # Errors
+    ///
+    /// Whenever the server did not commit, also when it turns COMMIT into ROLLBACK because an earlier statement had
+    /// failed. [`Outcome::Unknown`] when the connection was lost before its answer.
+    pub async fn commit(self) -> Result<(), Error> {
+        if self.leased.lease.take_opening().is_some() {
+            // Nothing has been sent.
+            return Ok(());
+        }
+        let ran = self.caller().run_plain(Arc::clone(&COMMIT)).await?;
+        match ran.tags.last().map(|tag| tag.verb) {
+            Some(Verb::Rollback) => Err(rolled_back().into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rolls back, and waits until the server has confirmed it. Dropping the transaction does the same without
+    /// waiting.
+    ///
+    /// # Errors
+    ///
+    /// When the connection was lost: then the server rolls back by itself.
+    pub async fn rollback(self) -> Result<(), Error> {
+        if self.leased.lease.take_opening().is_some() {
+            return Ok(());
+        }
+        self.caller().run_plain(Arc::clone(&ROLLBACK)).await?;
+        Ok(())
+    }
+
+    /// Runs a script of several statements, separated by semicolons; the results are discarded.
+    ///
+    /// # Errors
+    ///
+    /// What the server refuses: then the transaction can only be rolled back.
+    pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
+        Ok(self.caller().script(script).await?)
+    }
+
+    /// Statements sent in one go.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self.caller())
+    }
+}
+
+#[cold]
+fn rolled_back() -> EngineError<DatabaseError> {
+    EngineError::new(
+        ErrorKind::Database,
+        Outcome::Failed,
+        "the server rolled the transaction back instead of committing it, because an earlier statement of it failed",
+    )
+}
+
+impl Sealed for Transaction {
+    fn caller(&self) -> Caller<'_> {
+        Caller { knowledge: &self.knowledge, lane: Lane::Leased(&self.leased), options: CallOptions::new() }
+    }
+}
+
+client!(Transaction);
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("is_alive", &self.leased.lease.is_alive()).finish_non_exhaustive()
+    }
+}

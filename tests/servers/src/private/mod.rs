@@ -1,0 +1,39 @@
+//! Servers from the distribution's own packages, without touching the system: packages are fetched from the mirror
+//! that apt is already set up with, unpacked into a cached folder, and run from there on loopback ports with data
+//! in a temporary folder. What differs between the servers is in [`postgres`] and [`mysql`].
+
+mod account;
+mod apt;
+mod mysql;
+mod postgres;
+mod process;
+mod root;
+mod sources;
+
+use std::path::Path;
+
+pub(crate) use process::Running;
+
+use crate::server::{Facts, Kind};
+use crate::supervisor::Record;
+
+/// Starts a server; `note` tells the user what takes a while.
+pub(crate) fn start(
+    kind: Kind,
+    temporary: &Path,
+    record: &Record,
+    note: &dyn Fn(&str),
+) -> anyhow::Result<(Facts, Running)> {
+    match kind {
+        Kind::Postgres => postgres::start(temporary, record, note),
+        Kind::Mysql => mysql::start(temporary, record, note),
+    }
+}
+
+/// Fetches a server's binaries, unless they are there.
+pub(crate) fn install(kind: Kind, note: &dyn Fn(&str)) -> anyhow::Result<()> {
+    match kind {
+        Kind::Postgres => postgres::install(note).map(drop),
+        Kind::Mysql => mysql::install(note).map(drop),
+    }
+}
