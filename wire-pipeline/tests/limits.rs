@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use support::{LIMIT, Server, ask, options, poll_once, pool, run, until_idle};
+use tokio::time::Instant;
 use wire_pipeline::Options;
 use wire_pipeline::error::{ErrorKind, Outcome};
 
@@ -67,7 +68,7 @@ async fn an_answer_over_its_limit_fails_alone() {
 async fn the_budget_gates_admission_until_answers_are_taken() {
     let server = Server::new();
     let pool = pool(&server, Options { answer_budget: 1_000, ..options(1) }).await;
-    let held = pool.submit(ask(1).size(1_000), tokio::time::Instant::now() + LIMIT).await.expect("an answer");
+    let held = pool.submit(ask(1).size(1_000), Instant::now() + LIMIT).await.expect("an answer");
     assert_eq!(pool.stats().answer_bytes, 1_000);
     let mut next = Box::pin(run(&pool, ask(2).size(10)));
     assert!(poll_once(next.as_mut()).await.is_none());
