@@ -393,6 +393,11 @@ impl<W: Wire> Core<W> {
         }
     }
 
+    /// The way to the server and back, as far as it is known.
+    pub(crate) fn round_trip(&self) -> std::time::Duration {
+        self.hold.round_trip()
+    }
+
     /// When the oldest flight's asker stops waiting.
     pub(crate) fn head_deadline(&self) -> Option<Instant> {
         match &self.fifo.front()?.origin {

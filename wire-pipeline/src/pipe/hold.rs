@@ -60,18 +60,21 @@ impl Hold {
     /// One batch near the server. Far from it, as many as keep the server busy during a round trip; the server's own
     /// work is no part of the round trip, or slow statements would send everything else after them.
     fn allowed(&self) -> usize {
-        let each = match (self.policy, self.each) {
-            (BatchesOut::Fixed(count), _) => return usize::from(count.max(1)),
-            (BatchesOut::Adaptive, None) => return 1,
-            (BatchesOut::Adaptive, Some(each)) => each,
-        };
-        let round_trip = self.first_answer.saturating_sub(each);
+        if let BatchesOut::Fixed(count) = self.policy {
+            return usize::from(count.max(1));
+        }
+        let round_trip = self.round_trip();
         if round_trip < Self::NEAR {
             return 1;
         }
         let span = self.span.max(Self::SHORTEST_SPAN);
         let hidden = round_trip.as_micros() / span.as_micros().max(1);
         usize::try_from(hidden).unwrap_or(Self::MOST_BATCHES).saturating_add(1).min(Self::MOST_BATCHES)
+    }
+
+    /// The way to the server and back, without its work; zero until that is known.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.each.map_or(Duration::ZERO, |each| self.first_answer.saturating_sub(each))
     }
 
     /// A batch begins.

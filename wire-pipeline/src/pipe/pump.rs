@@ -23,7 +23,7 @@ use crate::wire::{Connected, Driver, Fault, Occasion, Request, Wire};
 
 /// The coarse timer of a pipe; it runs only while something is out or waits.
 const TICK: Duration = Duration::from_millis(5);
-/// A head that has been out for longer keeps new work away, and gives back what is not sent.
+/// A head that has been out for longer than this and the way to the server keeps new work away, and gives back what is not sent.
 const OVERDUE: Duration = Duration::from_millis(5);
 /// A connection whose oldest answer is this far behind its asker's deadline is given up.
 const SILENT: Duration = Duration::from_secs(10);
@@ -466,7 +466,7 @@ impl<'a, D: Driver> Pump<'a, D> {
         {
             return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
         }
-        if self.stage == Stage::Shared && self.core.head_age(now) > OVERDUE {
+        if self.stage == Stage::Shared && self.core.head_age(now) > OVERDUE + self.core.round_trip() {
             self.pipe.load.overdue.store(true, Ordering::Relaxed);
             self.give_back();
         }

@@ -1,7 +1,7 @@
 //! A fixed set of pipes behind one cheap handle.
 //!
-//! [`Pool`] is what drivers wrap; [`Shared`] is what its pipes know of each other. Choosing a pipe is in [`route`],
-//! requests that no pipe can take wait in [`overflow`], leases are given out by [`desk`].
+//! [`Pool`] is what drivers wrap; `Shared` is what its pipes know of each other. Choosing a pipe is in `route`,
+//! requests that no pipe can take wait in `overflow`, leases are given out by `desk`.
 
 pub(crate) mod desk;
 mod overflow;
