@@ -35,6 +35,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds a statement. What is wrong with it is reported by [`execute`](Self::execute), with its index from 0.
+    // As everywhere a statement is given: a text or a handle, by value.
+    #[allow(clippy::needless_pass_by_value)]
     pub fn push(&mut self, statement: impl IntoStatement, params: impl Params + 'a) {
         if self.refused.is_some() {
             return;

@@ -321,7 +321,6 @@ impl Caller<'_> {
 
     fn check_class(self, class: Class) -> Result<(), Fault> {
         let message = match (class, self.lane) {
-            (Class::Plain, _) => return Ok(()),
             (Class::Copy, _) => "COPY moves data in a protocol of its own, which is not offered yet",
             (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => {
                 "a transaction on a shared connection would swallow the statements of others; use pool.begin(), or \
@@ -334,7 +333,7 @@ impl Caller<'_> {
                 "this statement would end the transaction behind its handle's back; use commit() or rollback(), or \
                  pool.session() for statements of your own"
             }
-            (_, Lane::Leased(_)) => return Ok(()),
+            (Class::Plain, _) | (_, Lane::Leased(_)) => return Ok(()),
         };
         Err(Fault::new(ErrorKind::SessionState, Outcome::NotSent, message))
     }

@@ -117,7 +117,7 @@ impl EngineRequest for Request {
             Self::Script(script) => script.opening = opening,
             // Preparing needs no transaction; the caller hands the opening on.
             Self::Learn(_) => {
-                debug_assert!(false, "a statement is learnt before its lease has an opening to give")
+                debug_assert!(false, "a statement is learnt before its lease has an opening to give");
             }
         }
     }
