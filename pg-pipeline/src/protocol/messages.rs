@@ -122,6 +122,8 @@ pub(crate) enum Verb {
     Session,
     /// It changed the session, and which statements are prepared.
     Prepared,
+    /// It changed the session, and no statement is prepared any more.
+    Forgotten,
 }
 
 impl Tag {
@@ -134,8 +136,9 @@ impl Tag {
             b"ROLLBACK" => Verb::Rollback,
             b"SET" | b"RESET" | b"LISTEN" | b"UNLISTEN" | b"DECLARE CURSOR" | b"CLOSE CURSOR"
             | b"CLOSE CURSOR ALL" | b"LOAD" => Verb::Session,
-            b"PREPARE" | b"DEALLOCATE" | b"DEALLOCATE ALL" | b"DISCARD" | b"DISCARD ALL"
-            | b"DISCARD TEMP" | b"DISCARD PLANS" | b"DISCARD SEQUENCES" => Verb::Prepared,
+            b"PREPARE" | b"DEALLOCATE" | b"DISCARD" | b"DISCARD TEMP" | b"DISCARD PLANS"
+            | b"DISCARD SEQUENCES" => Verb::Prepared,
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => Verb::Forgotten,
             _ => Verb::Other,
         };
         Ok(Self { rows, verb })

@@ -256,6 +256,13 @@ impl PgWire {
                 self.touched |= !own;
                 self.prepared_by_name |= !own;
             }
+            Verb::Forgotten => {
+                self.touched |= !own;
+                self.prepared_by_name |= !own;
+                if !own {
+                    self.cache.clear();
+                }
+            }
         }
     }
 
@@ -286,12 +293,14 @@ impl PgWire {
                 let skip = usize::from(*opened);
                 if let Some(error) = error {
                     let several = parts.len() > 1 + skip;
-                    let refused = pending.refused(error, self.status);
-                    let item = pending.at.saturating_sub(skip);
-                    return if several {
-                        refused.map_err(|error| error.context(format!("batch item {item}")))
-                    } else {
-                        refused
+                    let stale = pending.stale(&error, self.status);
+                    let mut error = Fault::refused(error);
+                    if several {
+                        error = error.context(format!("batch item {}", pending.at.saturating_sub(skip)));
+                    }
+                    return match stale {
+                        Some((relearn, safe)) => Ok(Answer::Stale(Stale { error, relearn, safe })),
+                        None => Err(error),
                     };
                 }
                 let description = parts.last().and_then(|part| part.prepared.description.get().cloned());
@@ -447,21 +456,22 @@ impl Pending {
         Ok(None)
     }
 
-    /// The server refused. When nothing was executed and no transaction was open, and the reason is that what was
-    /// known of the statement is out of date, it may be run again.
-    fn refused(&self, error: DatabaseError, status: u8) -> Result<Answer, Fault> {
+    /// Whether the server refused because what was known of the statement is out of date: then whether its parameter
+    /// types are, and whether it may be run again because nothing was executed and no transaction is open.
+    fn stale(&self, error: &DatabaseError, status: u8) -> Option<(bool, bool)> {
         let relearn = match error.code() {
             // The plan's result changed; the statement does not exist.
             "0A000" | "26000" => false,
-            // Types do not fit (any more).
-            "42804" | "42883" | "42P08" | "42P18" | "42725" | "42846" | "42P02" | "22P03" | "08P01" => true,
-            _ => return Err(Fault::refused(error)),
+            // Types do not fit (any more); of a type that was dropped the server says XX000.
+            "42804" | "42883" | "42P08" | "42P18" | "42725" | "42846" | "42P02" | "22P03" | "08P01"
+            | "XX000" => true,
+            _ => return None,
         };
-        let alone = matches!(&self.kind, Kind::Run { opened: false, .. });
-        if alone && !self.executed && !self.bound && status == b'I' {
-            return Ok(Answer::Stale(Stale { error: Fault::refused(error), relearn }));
+        if self.bound {
+            return None;
         }
-        Err(Fault::refused(error))
+        let alone = matches!(&self.kind, Kind::Run { opened: false, .. });
+        Some((relearn, alone && !self.executed && status == b'I'))
     }
 
     fn rows(&mut self) -> Result<wire_pipeline::answer::Chunks, Fault> {
