@@ -58,10 +58,10 @@ async fn under_load(table: &str, pool: &Pool, sql: String, changes: &[&str], rou
             })
         })
         .collect();
-    let changer = integration_tests::pool().await;
+    let other = integration_tests::pool().await;
     for change in changes.iter().cycle().take(rounds * changes.len()) {
         let before = answered.load(Ordering::Relaxed);
-        changer.execute(format!("ALTER TABLE {table} {change}"), ()).await.expect(change);
+        other.execute(format!("ALTER TABLE {table} {change}"), ()).await.expect(change);
         eventually("all pipes have answered", || async {
             answered.load(Ordering::Relaxed) > before + 200
                 || readers.iter().any(tokio::task::JoinHandle::is_finished)
@@ -72,7 +72,7 @@ async fn under_load(table: &str, pool: &Pool, sql: String, changes: &[&str], rou
     for reader in readers {
         reader.await.expect("no reader fails");
     }
-    changer.close().await;
+    other.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
