@@ -35,6 +35,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds a statement. What is wrong with it is reported by [`execute`](Self::execute), with its index from 0.
+    #[expect(clippy::needless_pass_by_value, reason = "statements are given by value everywhere")]
     pub fn push(&mut self, statement: impl IntoStatement, params: impl Params + 'a) {
         if self.refused.is_some() {
             return;

@@ -455,7 +455,6 @@ impl<'a> Caller<'a> {
             leased.check_not_over()?;
         }
         let message = match (class, self.lane) {
-            (Class::Plain, _) => return Ok(()),
             (Class::Copy, _) => "COPY moves data in a protocol of its own, which is not offered yet",
             (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => {
                 "a transaction on a shared connection would swallow the statements of others; use pool.begin(), or \
@@ -468,7 +467,7 @@ impl<'a> Caller<'a> {
                 "this statement would end the transaction behind its handle's back; use commit() or rollback(), or \
                  pool.session() for statements of your own"
             }
-            (_, Lane::Leased(_)) => return Ok(()),
+            (Class::Plain, _) | (_, Lane::Leased(_)) => return Ok(()),
         };
         Err(Fault::new(ErrorKind::SessionState, Outcome::NotSent, message))
     }

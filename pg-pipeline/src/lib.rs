@@ -1,4 +1,100 @@
-//! PostgreSQL driver that pipelines thousands of queries over a few connections.
+//! PostgreSQL driver on tokio that pipelines thousands of queries over a few connections.
+//!
+//! A query usually checks a connection out of a pool, waits for its answer, and gives it back: with 8 connections, 8
+//! queries run. Here a [`Pool`] keeps a few connections and sends the queries of all tasks down all of them without
+//! waiting for answers in between:
+//!
+//! ```text
+//!        checkout, one connection                pipelined, one connection
+//!   task A  ──query──▶                       task A ──query──▶
+//!           ◀─answer──                       task B ──query──▶
+//!   task B            ──query──▶             task C ──query──▶
+//!                     ◀─answer──                    ◀─answer── A
+//!   task C                      ──query──▶          ◀─answer── B
+//!                               ◀─answer──          ◀─answer── C
+//! ```
+//!
+//! ```no_run
+//! use pg_pipeline::{FromRow, Pool};
+//!
+//! #[derive(FromRow)]
+//! struct User {
+//!     id: i32,
+//!     name: String,
+//! }
+//!
+//! # async fn example() -> Result<(), pg_pipeline::Error> {
+//! let pool = Pool::connect("postgres://app:secret@db.internal/app").await?;
+//! let user: User = pool.query_one("SELECT id, name FROM users WHERE id = $1", (7,)).await?;
+//! let renamed = pool.execute("UPDATE users SET name = $2 WHERE id = $1", (user.id, "Ada")).await?;
+//! assert_eq!(renamed.rows_affected(), 1);
+//!
+//! let tx = pool.begin().await?; // one connection alone, for as long as it lives
+//! tx.execute("UPDATE accounts SET balance = balance - $1 WHERE id = 1", (10_i64,)).await?;
+//! tx.execute("UPDATE accounts SET balance = balance + $1 WHERE id = 2", (10_i64,)).await?;
+//! tx.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is shared and what is not
+//!
+//! Connections of the pool are stateless. A statement whose first word opens or ends a transaction or changes the
+//! session (`BEGIN`, `SET`, `LISTEN`, temporary tables …) is refused before it is sent, and the error names the right
+//! call: [`Pool::begin`] or [`Pool::session`], which take one connection out of sharing. What slips through (a function
+//! that changes a setting) is noticed by what the server reports, and the connection is put right before anybody else
+//! uses it. Settings that the server does not report can be changed behind the driver's back by functions such as
+//! `set_config`; use a session for them. So can advisory locks: take them on a session.
+//!
+//! # Cancel safety
+//!
+//! Every future may be dropped at any await. A statement whose future is dropped before its bytes went out never runs;
+//! dropped later, it runs, and its answer is read and discarded. A dropped [`Transaction`] or [`Session`], and a
+//! [`Pool::begin`] that is dropped half-way, leave no open transaction behind.
+//!
+//! # Errors
+//!
+//! [`Error::kind`] says what went wrong, [`Error::outcome`] what is known of the statement.
+//!
+//! | situation | kind | outcome |
+//! |---|---|---|
+//! | an option or URL that cannot be used | `Config` | `NotSent` |
+//! | server down, name unknown, server refuses the connection | `Connect` | `NotSent` |
+//! | wrong password, unknown user, unknown method | `Auth` | `NotSent` |
+//! | wrong number or type of parameters, more than 65,535 of them, NUL in a text | `Encode` | `NotSent` |
+//! | a statement that a shared connection may not run | `SessionState` | `NotSent` |
+//! | the server refuses the statement | `Database` | `Failed` |
+//! | COMMIT that the server turned into ROLLBACK | `Database` | `Failed` |
+//! | no or several rows where one was asked for | `RowCount` | `Completed` |
+//! | a value that is not of the type asked for | `Decode` | `Completed` |
+//! | an answer over `max_answer_bytes`, or over what `answer_budget` leaves | `Busy` | `Completed` |
+//! | deadline passed before it was sent (phase queue), or before a lease was free (phase lease) | `Timeout` | `NotSent` |
+//! | deadline passed while it was sent or answered (phases send, answer) | `Timeout` | `Unknown` |
+//! | connection lost after its bytes went out | `Io` | `Unknown` |
+//! | connection lost before that, on a pool | none: it goes to another connection | |
+//! | connection lost before that, on a lease | `Io`, later `Closed` | `NotSent` |
+//! | the server breaks the protocol | `Protocol` | `Unknown` |
+//! | the pool is closed, or its runtime has ended | `Closed` | `NotSent` |
+//! | a transaction slipped onto a shared connection: behind it, once it was rolled back | `SessionState` | `Failed` |
+//!
+//! Nothing but what was never sent is run again without being asked, except a statement whose plan went stale, of which
+//! the server had executed nothing. [`Statement::idempotent`] and [`CallOptions::idempotent`] allow more.
+//!
+//! # Options
+//!
+//! By the same names in the URL (`?connections=8`), in [`Config`] and in [`PoolBuilder`].
+//!
+#![doc = include_str!("config/options.md")]
+//!
+//! # Runtimes
+//!
+//! A pool works on the tokio runtime that it was connected on and may be called from others. An application with one
+//! runtime per core gives each its own pool of at least four connections.
+//!
+//! # Features
+//!
+//! `derive` (default): `#[derive(FromRow)]`. `deadpool`: a manager for classical checkout pools. Encrypted connections
+//! are not offered yet: `sslmode=require` and above is an error, `prefer` and below connects in plain text.
 
 mod auth;
 mod batch;

@@ -28,7 +28,7 @@ impl Jitter {
     }
 }
 
-/// Waits that double from 50 ms to 1 s, each shortened by a random part so that many clients spread out.
+/// Waits that double from 50 ms to 1 s, each shortened by up to a quarter so that many clients spread out.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     jitter: Jitter,
@@ -37,6 +37,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
+    /// A server that restarts is found within this; eight pipes knock ten times a second.
     const LONGEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(jitter: Jitter) -> Self {
@@ -52,7 +53,7 @@ impl Backoff {
     pub(crate) fn next(&mut self) -> Duration {
         let whole = Self::FIRST.saturating_mul(1 << self.failures.min(10)).min(Self::LONGEST);
         self.failures += 1;
-        whole.mul_f64(0.5 + 0.5 * self.jitter.fraction())
+        whole.mul_f64(0.75 + 0.25 * self.jitter.fraction())
     }
 }
 

@@ -14,7 +14,6 @@ pub mod buffer;
 pub mod error;
 pub mod lease;
 pub mod options;
-pub mod pipe;
 pub mod pool;
 pub mod row;
 pub mod stats;
@@ -24,6 +23,7 @@ mod entry;
 mod faults;
 mod gate;
 mod jitter;
+mod pipe;
 
 pub use lease::Lease;
 pub use options::Options;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How many batches a pipe may have out before it gathers entries; see the hold rule in [`crate::pipe`].
+/// How many batches a pipe may have out before it gathers entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchesOut {
     /// One near the server, more when the round trip is long against the server's work.

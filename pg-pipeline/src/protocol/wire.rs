@@ -134,19 +134,18 @@ impl PgWire {
     }
 
     fn frame_part(&mut self, part: &Part, out: &mut Out) -> PendingPart {
-        let (prepared, parses) = match self.cache.get(&part.statement) {
-            Some(prepared) => (prepared, Parses::No),
-            None => {
-                let prepared = self.cache.insert(&part.statement);
-                self.frame_closes(out);
-                frame_parse(
-                    &prepared,
-                    &part.statement.text,
-                    part.statement.parameters().unwrap_or_default(),
-                    out,
-                );
-                (prepared, Parses::Asked)
-            }
+        let (prepared, parses) = if let Some(prepared) = self.cache.get(&part.statement) {
+            (prepared, Parses::No)
+        } else {
+            let prepared = self.cache.insert(&part.statement);
+            self.frame_closes(out);
+            frame_parse(
+                &prepared,
+                &part.statement.text,
+                part.statement.parameters().unwrap_or_default(),
+                out,
+            );
+            (prepared, Parses::Asked)
         };
         frame_bind(&prepared, part, out);
         // Execute of the unnamed portal without a limit on rows.

@@ -57,7 +57,7 @@ fn build(note: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
         manifest.is_file(),
         "the supervisor is not built and its sources are gone: set {SUPERVISOR} to its executable"
     );
-    note("building the supervisor of the test servers");
+    note("building the supervisor of the test servers (once, one to three minutes)");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--package", NAME, "--bin", NAME, "--message-format=json"]);

@@ -32,6 +32,8 @@ pub(crate) struct Core<W: Wire> {
     written: u64,
     /// Nothing may flow past a parked entry.
     ordered: bool,
+    /// Was to go out with an entry that is not sent: the next one takes it along.
+    opening: Option<Opening<W::Request>>,
     settling: Settling<W>,
     session: Session<W>,
     /// Since when the oldest flight has been the server's to answer.
@@ -50,7 +52,11 @@ struct Flight<W: Wire> {
 
 enum Origin<W: Wire> {
     Entry(Entry<W>),
-    Forerunner(ParkKey),
+    /// With the deadline of the entry that needed it first; that entry may be gone when the answer comes.
+    Forerunner {
+        key: ParkKey,
+        deadline: Instant,
+    },
     /// The engine's own, to put the session right.
     Own,
 }
@@ -73,6 +79,8 @@ enum Session<W: Wire> {
 /// What one read amounted to.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Progress {
+    /// Whatever the server has finished: answers, forerunners, and the engine's own requests.
+    pub(crate) flights: usize,
     pub(crate) answers: usize,
     pub(crate) errors: usize,
 }
@@ -93,6 +101,7 @@ impl<W: Wire> Core<W> {
             framed: 0,
             written: 0,
             ordered: false,
+            opening: None,
             settling: Settling { left: 0, error: None },
             session: Session::Clean,
             head_since: now,
@@ -121,7 +130,7 @@ impl<W: Wire> Core<W> {
     }
 
     fn may_frame(&self) -> bool {
-        self.settling.left == 0 && !self.is_tainted() && !(self.ordered && !self.parked.is_empty())
+        self.settling.left == 0 && !self.is_tainted() && (self.parked.is_empty() || !self.ordered)
     }
 
     /// Takes what was queued.
@@ -134,8 +143,8 @@ impl<W: Wire> Core<W> {
     }
 
     /// Frames as much of a batch as the hold rule and the room allow. Returns the size of a batch that is complete.
-    /// An opening whose entry is not sent goes to the next one, or is handed back through `opening`.
-    pub(crate) fn frame(&mut self, now: Instant, opening: &mut Option<Opening<W::Request>>) -> Option<usize> {
+    /// An opening whose entry is not sent goes to the next one.
+    pub(crate) fn frame(&mut self, now: Instant) -> Option<usize> {
         if self.batch.is_none() && (self.unsent.is_empty() || !self.hold.may_write()) {
             return None;
         }
@@ -144,11 +153,10 @@ impl<W: Wire> Core<W> {
                 return self.batch.take();
             };
             if entry.is_abandoned() || entry.deadline <= now {
-                *opening = entry.request.take_opening().or_else(|| opening.take());
-                self.done.push((entry, Err(faults::queue_timeout("no pipe could send it in time"))));
+                self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
                 continue;
             }
-            if let Some(opening) = opening.take() {
+            if let Some(opening) = self.opening.take() {
                 entry.request.open(opening);
             }
             self.frame_entry(entry, now);
@@ -164,15 +172,16 @@ impl<W: Wire> Core<W> {
         let (origin, pending) = match framed {
             Framed::Sent(pending) => (Origin::Entry(entry), pending),
             Framed::Ahead { pending, key } => {
+                let deadline = entry.deadline;
                 self.parked.push((key, entry));
-                (Origin::Forerunner(key), pending)
+                (Origin::Forerunner { key, deadline }, pending)
             }
             Framed::Waits { key } => {
                 self.parked.push((key, entry));
                 return;
             }
             Framed::Refused(error) => {
-                self.done.push((entry, Err(error)));
+                self.withdraw(entry, error);
                 return;
             }
         };
@@ -180,7 +189,7 @@ impl<W: Wire> Core<W> {
             self.hold.begin(now);
         }
         *self.batch.get_or_insert(0) += 1;
-        self.hold.add();
+        self.hold.add(now);
         self.fly(Flight { origin, pending, starts_at }, now);
     }
 
@@ -206,13 +215,12 @@ impl<W: Wire> Core<W> {
     ) -> Result<Progress, Error<W::Server>> {
         let first_done = self.done.len();
         let mut progress = Progress::default();
-        let mut flights = 0;
         let result = loop {
             let head = self.fifo.front_mut().map(|flight| &mut flight.pending);
             match self.wire.receive(head, input) {
                 Ok(Received::More) => break Ok(()),
                 Ok(Received::Answer(reply)) => {
-                    flights += 1;
+                    progress.flights += 1;
                     match self.fifo.pop_front().map(|flight| flight.origin) {
                         Some(Origin::Entry(entry)) => {
                             progress.answers += 1;
@@ -225,7 +233,7 @@ impl<W: Wire> Core<W> {
                                 self.settling.error.get_or_insert(error);
                             }
                         }
-                        Some(Origin::Forerunner(_)) | None => {
+                        Some(Origin::Forerunner { .. }) | None => {
                             break Err(Error::new(
                                 ErrorKind::Protocol,
                                 Outcome::Unknown,
@@ -235,18 +243,18 @@ impl<W: Wire> Core<W> {
                     }
                 }
                 Ok(Received::Forerunner { key, result }) => {
-                    flights += 1;
+                    progress.flights += 1;
                     self.fifo.pop_front();
                     self.unpark(key, &result);
                 }
                 Err(error) => break Err(error),
             }
         };
-        if flights > 0 {
-            self.hold.answered(flights, now);
+        if progress.flights > 0 {
+            self.hold.answered(progress.flights, now);
             // The server worked one after the other on what this read brought: each gets an equal share.
             let elapsed = now.saturating_duration_since(self.head_since).as_micros();
-            let share = u32::try_from(elapsed / flights as u128).unwrap_or(u32::MAX);
+            let share = u32::try_from(elapsed / progress.flights as u128).unwrap_or(u32::MAX);
             for (entry, _) in &self.done[first_done..] {
                 entry.request.observed_micros(share);
             }
@@ -304,7 +312,11 @@ impl<W: Wire> Core<W> {
                     self.unsent.push_front(entry);
                 }
             }
-            Err(error) => self.done.extend(waited.into_iter().map(|(_, entry)| (entry, Err(error.clone())))),
+            Err(error) => {
+                for (_, entry) in waited {
+                    self.withdraw(entry, error.clone());
+                }
+            }
         }
     }
 
@@ -318,7 +330,7 @@ impl<W: Wire> Core<W> {
             match framed {
                 Framed::Sent(pending) => {
                     self.hold.begin(now);
-                    self.hold.add();
+                    self.hold.add(now);
                     self.settling.left += 1;
                     self.fly(Flight { origin: Origin::Own, pending, starts_at }, now);
                 }
@@ -355,6 +367,23 @@ impl<W: Wire> Core<W> {
         std::mem::take(&mut self.unsent)
     }
 
+    /// Takes out what waits for a forerunner that the server has not begun with.
+    pub(crate) fn take_stuck(&mut self) -> Vec<(ParkKey, Entry<W>)> {
+        let begun = match self.fifo.front() {
+            Some(Flight { origin: Origin::Forerunner { key, .. }, .. }) => Some(*key),
+            _ => None,
+        };
+        let (stuck, kept) =
+            std::mem::take(&mut self.parked).into_iter().partition(|(key, _)| Some(*key) != begun);
+        self.parked = kept;
+        stuck
+    }
+
+    /// Puts back what was taken out and found no better place.
+    pub(crate) fn put_back(&mut self, key: ParkKey, entry: Entry<W>) {
+        self.parked.push((key, entry));
+    }
+
     /// How long the server has been at the oldest flight.
     pub(crate) fn head_age(&self, now: Instant) -> std::time::Duration {
         if self.fifo.is_empty() {
@@ -364,19 +393,21 @@ impl<W: Wire> Core<W> {
         }
     }
 
+    /// The way to the server and back, as far as it is known.
+    pub(crate) fn round_trip(&self) -> std::time::Duration {
+        self.hold.round_trip()
+    }
+
     /// When the oldest flight's asker stops waiting.
     pub(crate) fn head_deadline(&self) -> Option<Instant> {
         match &self.fifo.front()?.origin {
-            Origin::Entry(entry) => Some(entry.deadline),
-            Origin::Forerunner(key) => {
-                self.parked.iter().find(|(parked, _)| parked == key).map(|(_, entry)| entry.deadline)
-            }
+            Origin::Entry(Entry { deadline, .. }) | Origin::Forerunner { deadline, .. } => Some(*deadline),
             Origin::Own => None,
         }
     }
 
     /// Answers everybody whose deadline has passed. What is out keeps its place; what is not is taken out.
-    pub(crate) fn expire(&mut self, now: Instant, opening: &mut Option<Opening<W::Request>>) {
+    pub(crate) fn expire(&mut self, now: Instant) {
         let mut ends_at = self.framed;
         for flight in self.fifo.iter_mut().rev() {
             if let Origin::Entry(entry) = &mut flight.origin
@@ -392,29 +423,43 @@ impl<W: Wire> Core<W> {
             }
             ends_at = flight.starts_at;
         }
+        if let Session::Open(withheld) = &mut self.session {
+            for entry in withheld.iter_mut().filter(|entry| entry.deadline <= now && !entry.is_abandoned()) {
+                entry.slot.answer_early(Err(faults::answer_timeout()));
+            }
+        }
         for entry in self.unsent.extract_where(|entry| entry.deadline <= now || entry.is_abandoned()) {
-            self.withdraw(entry, opening);
+            self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
         }
         let mut index = 0;
         while let Some((_, entry)) = self.parked.get(index) {
             if entry.deadline <= now || entry.is_abandoned() {
                 let (_, entry) = self.parked.remove(index);
-                self.withdraw(entry, opening);
+                self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
             } else {
                 index += 1;
             }
         }
     }
 
-    /// Takes an entry out unsent. What it was to open goes to the next one that waits.
-    fn withdraw(&mut self, mut entry: Entry<W>, opening: &mut Option<Opening<W::Request>>) {
-        if let Some(taken) = entry.request.take_opening() {
-            match self.parked.first_mut().map(|(_, entry)| entry).or_else(|| self.unsent.front_mut()) {
-                Some(next) => next.request.open(taken),
-                None => *opening = Some(taken),
-            }
+    /// Answers an entry that is not sent. What it was to open is left for the next one.
+    pub(crate) fn withdraw(&mut self, mut entry: Entry<W>, error: Error<W::Server>) {
+        if let Some(opening) = entry.request.take_opening() {
+            self.opening = Some(opening);
         }
-        self.done.push((entry, Err(faults::queue_timeout("no pipe could send it in time"))));
+        self.done.push((entry, Err(error)));
+    }
+
+    /// An opening that nothing at hand takes along. An entry that waits here gets it instead.
+    pub(crate) fn take_opening(&mut self) -> Option<Opening<W::Request>> {
+        let opening = self.opening.take()?;
+        match self.parked.first_mut().map(|(_, entry)| entry).or_else(|| self.unsent.front_mut()) {
+            Some(next) => {
+                next.request.open(opening);
+                None
+            }
+            None => Some(opening),
+        }
     }
 
     /// The connection is lost: everybody whose bytes went out learns that the outcome is unknown, and those of whom
@@ -435,7 +480,7 @@ impl<W: Wire> Core<W> {
                 Origin::Entry(entry) => {
                     self.done.push((entry, Err(error.clone().with_outcome(Outcome::Unknown))));
                 }
-                Origin::Forerunner(_) | Origin::Own => {}
+                Origin::Forerunner { .. } | Origin::Own => {}
             }
         }
         movable.extend(std::mem::take(&mut self.parked).into_iter().map(|(_, entry)| entry));
@@ -458,9 +503,9 @@ impl<T> ExtractWhere<T> for VecDeque<T> {
             (Vec::new(), Self::new()),
             |(mut taken, mut kept), item| {
                 if matches(&item) {
-                    taken.push(item)
+                    taken.push(item);
                 } else {
-                    kept.push_back(item)
+                    kept.push_back(item);
                 }
                 (taken, kept)
             },

@@ -60,12 +60,10 @@ impl Hold {
     /// One batch near the server. Far from it, as many as keep the server busy during a round trip; the server's own
     /// work is no part of the round trip, or slow statements would send everything else after them.
     fn allowed(&self) -> usize {
-        let each = match (self.policy, self.each) {
-            (BatchesOut::Fixed(count), _) => return usize::from(count.max(1)),
-            (BatchesOut::Adaptive, None) => return 1,
-            (BatchesOut::Adaptive, Some(each)) => each,
-        };
-        let round_trip = self.first_answer.saturating_sub(each);
+        if let BatchesOut::Fixed(count) = self.policy {
+            return usize::from(count.max(1));
+        }
+        let round_trip = self.round_trip();
         if round_trip < Self::NEAR {
             return 1;
         }
@@ -74,14 +72,23 @@ impl Hold {
         usize::try_from(hidden).unwrap_or(Self::MOST_BATCHES).saturating_add(1).min(Self::MOST_BATCHES)
     }
 
+    /// The way to the server and back, without its work; zero until that is known.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.each.map_or(Duration::ZERO, |each| self.first_answer.saturating_sub(each))
+    }
+
     /// A batch begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         let alone = self.batches.is_empty();
         self.batches.push_back(Batch { size: 0, left: 0, written: now, alone, first_answer: None });
     }
 
-    /// One more entry leaves with the batch that was begun last.
-    pub(crate) fn add(&mut self) {
+    /// One more entry leaves with the batch that was begun last. A batch that leaves in several writes may have been
+    /// answered as far as it went; then what follows counts as a new one.
+    pub(crate) fn add(&mut self, now: Instant) {
+        if self.batches.is_empty() {
+            self.begin(now);
+        }
         if let Some(batch) = self.batches.back_mut() {
             batch.left += 1;
             batch.size += 1;
@@ -123,7 +130,7 @@ mod tests {
     fn batch(hold: &mut Hold, now: Instant, entries: usize) {
         hold.begin(now);
         for _ in 0..entries {
-            hold.add();
+            hold.add(now);
         }
     }
 
@@ -152,6 +159,18 @@ mod tests {
         assert!(hold.may_write());
         hold.answered(1, now);
         assert!(hold.batches.is_empty());
+    }
+
+    #[test]
+    fn what_leaves_after_the_first_part_was_answered_is_held_for_all_the_same() {
+        let now = Instant::now();
+        let mut hold = Hold::new(BatchesOut::Fixed(1));
+        batch(&mut hold, now, 2);
+        hold.answered(2, now);
+        hold.add(now);
+        assert!(!hold.may_write());
+        hold.answered(1, now);
+        assert!(hold.may_write());
     }
 
     #[test]

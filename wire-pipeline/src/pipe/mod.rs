@@ -36,7 +36,7 @@ use crate::wire::{Opening, Request, Wire};
 
 /// Which pipe of a pool, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PipeId(pub usize);
+pub(crate) struct PipeId(pub(crate) usize);
 
 /// Tells one lease of a pipe from the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

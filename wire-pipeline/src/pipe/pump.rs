@@ -19,11 +19,11 @@ use crate::faults;
 use crate::pipe::core::{Core, ExtractWhere};
 use crate::pipe::{Lane, LeaseId, Pipe};
 use crate::pool::Shared;
-use crate::wire::{Connected, Driver, Fault, Occasion, Opening, Request, RequestOf, Wire};
+use crate::wire::{Connected, Driver, Fault, Occasion, Request, Wire};
 
 /// The coarse timer of a pipe; it runs only while something is out or waits.
 const TICK: Duration = Duration::from_millis(5);
-/// A head that has been out for longer keeps new work away, and gives back what is not sent.
+/// A head that has been out for longer than this and the way to the server keeps new work away, and gives back what is not sent.
 const OVERDUE: Duration = Duration::from_millis(5);
 /// A connection whose oldest answer is this far behind its asker's deadline is given up.
 const SILENT: Duration = Duration::from_secs(10);
@@ -53,6 +53,7 @@ enum Stage {
     Leased(LeaseId),
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, of which any combination occurs")]
 pub(crate) struct Pump<'a, D: Driver> {
     shared: &'a Arc<Shared<D>>,
     pipe: &'a Pipe<D::Wire>,
@@ -199,7 +200,7 @@ impl<'a, D: Driver> Pump<'a, D> {
     fn understand(&mut self, now: Instant) -> Result<(), Fault<D>> {
         let received = self.core.receive(&mut self.input, now);
         if let Ok(progress) = &received
-            && progress.answers > 0
+            && progress.flights > 0
         {
             self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
             self.pipe.load.overdue.store(false, Ordering::Relaxed);
@@ -229,7 +230,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             Stage::Settling { until, after } => self.advance_settling(now, until, after),
             Stage::Shared => self.advance_shared(now),
             Stage::Draining => Ok(self.advance_draining()),
-            Stage::Leased(id) => self.advance_leased(id, now),
+            Stage::Leased(id) => Ok(self.advance_leased(id, now)),
         }
     }
 
@@ -259,6 +260,8 @@ impl<'a, D: Driver> Pump<'a, D> {
         };
         match next {
             Some(id) => self.lease(id),
+            // Whoever wanted the only connection has gone.
+            None if self.shared.exclusive => return Err(End::Closed),
             None => self.share(),
         }
         Ok(Step::Moved)
@@ -284,7 +287,6 @@ impl<'a, D: Driver> Pump<'a, D> {
     }
 
     fn advance_shared(&mut self, now: Instant) -> Result<Step, End<D>> {
-        let mut opening = None;
         let mut queue = self.pipe.queue();
         if self.core.is_tainted() || queue.drain || self.retiring {
             queue.pump_idle = false;
@@ -324,7 +326,7 @@ impl<'a, D: Driver> Pump<'a, D> {
         }
         queue.pump_idle = self.core.is_hungry();
         drop(queue);
-        Ok(self.frame(now, &mut opening))
+        Ok(self.frame(now))
     }
 
     fn advance_draining(&mut self) -> Step {
@@ -347,40 +349,39 @@ impl<'a, D: Driver> Pump<'a, D> {
         Step::Moved
     }
 
-    fn advance_leased(&mut self, id: LeaseId, now: Instant) -> Result<Step, End<D>> {
+    fn advance_leased(&mut self, id: LeaseId, now: Instant) -> Step {
         let mut queue = self.pipe.queue();
-        let mut opening = queue.opening.take();
         if self.core.is_hungry() && !queue.entries.is_empty() {
             self.core.take(&mut queue.entries);
         }
-        let returned = queue.returned.filter(|_| queue.entries.is_empty() && self.core.is_empty());
-        match returned {
-            Some(touched) => {
-                queue.lane = Lane::Settling;
-                queue.returned = None;
-                queue.pump_idle = false;
-                drop(queue);
-                self.core.settle(Occasion::Returned { touched }, now);
-                let until = now + self.shared.options.connect_timeout;
-                self.stage = Stage::Settling { until, after: Some(id) };
-                Ok(Step::Moved)
-            }
-            None => {
-                queue.pump_idle = self.core.is_hungry();
-                drop(queue);
-                let step = self.frame(now, &mut opening);
-                if let Some(opening) = opening {
-                    self.reopen(id, opening);
-                }
-                Ok(step)
-            }
+        if let Some(touched) = queue.returned.filter(|_| queue.entries.is_empty() && self.core.is_empty()) {
+            queue.lane = Lane::Settling;
+            queue.returned = None;
+            queue.pump_idle = false;
+            // What it was to open was never sent, and nobody else's request may take it along.
+            let unused = (queue.opening.take(), self.core.take_opening());
+            drop(queue);
+            drop(unused);
+            self.core.settle(Occasion::Returned { touched }, now);
+            let until = now + self.shared.options.connect_timeout;
+            self.stage = Stage::Settling { until, after: Some(id) };
+            return Step::Moved;
         }
+        queue.pump_idle = self.core.is_hungry();
+        drop(queue);
+        let step = self.frame(now);
+        self.reopen();
+        step
     }
 
-    /// What opens the unit of work has not gone out: the next entry takes it along.
-    fn reopen(&mut self, id: LeaseId, opening: Opening<RequestOf<D>>) {
+    /// What opens a unit of work was to go out with an entry that is not sent: the next one takes it along, and until
+    /// there is one the lease's holder may take it back.
+    fn reopen(&mut self) {
+        let Some(opening) = self.core.take_opening() else { return };
         let mut queue = self.pipe.queue();
-        if queue.lane != Lane::Leased(id) {
+        let queue = &mut *queue;
+        // When the lease is over, or a later opening is there, the unit of work that this one belongs to was given up.
+        if !matches!(queue.lane, Lane::Leased(_)) || queue.returned.is_some() || queue.opening.is_some() {
             return;
         }
         match queue.entries.front_mut() {
@@ -389,9 +390,9 @@ impl<'a, D: Driver> Pump<'a, D> {
         }
     }
 
-    fn frame(&mut self, now: Instant, opening: &mut Option<Opening<RequestOf<D>>>) -> Step {
+    fn frame(&mut self, now: Instant) -> Step {
         let before = self.core.out.len();
-        if let Some(size) = self.core.frame(now, opening) {
+        if let Some(size) = self.core.frame(now) {
             self.pipe.counters.batch(size);
         }
         let moved = self.core.out.len() > before || !self.core.done.is_empty();
@@ -452,31 +453,20 @@ impl<'a, D: Driver> Pump<'a, D> {
     /// Deadlines, and whether the server is too slow for others to wait behind it.
     fn on_tick(&mut self) -> Result<(), End<D>> {
         let now = Instant::now();
-        let mut opening = None;
-        self.core.expire(now, &mut opening);
-        let expired = {
-            let mut queue = self.pipe.queue();
-            let mut expired =
-                queue.entries.extract_where(|entry| entry.deadline <= now || entry.is_abandoned());
-            for entry in &mut expired {
-                opening = Request::take_opening(&mut entry.request).or(opening);
-            }
-            expired
-        };
-        let expired = expired
-            .into_iter()
-            .map(|entry| (entry, Err(faults::queue_timeout("no pipe could send it in time"))));
-        self.core.done.extend(expired);
-        if let (Some(opening), Stage::Leased(id)) = (opening, self.stage) {
-            self.reopen(id, opening);
+        self.core.expire(now);
+        let expired =
+            self.pipe.queue().entries.extract_where(|entry| entry.deadline <= now || entry.is_abandoned());
+        for entry in expired {
+            self.core.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
         }
+        self.reopen();
         self.deliver();
         if let Some(deadline) = self.core.head_deadline()
             && now.saturating_duration_since(deadline) > SILENT
         {
             return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
         }
-        if self.stage == Stage::Shared && self.core.head_age(now) > OVERDUE {
+        if self.stage == Stage::Shared && self.core.head_age(now) > OVERDUE + self.core.round_trip() {
             self.pipe.load.overdue.store(true, Ordering::Relaxed);
             self.give_back();
         }
@@ -495,6 +485,11 @@ impl<'a, D: Driver> Pump<'a, D> {
         }
         if !kept.is_empty() {
             self.core.take(&mut kept);
+        }
+        for (key, entry) in self.core.take_stuck() {
+            if let Err(entry) = self.shared.move_to_quicker(entry, self.pipe) {
+                self.core.put_back(key, entry);
+            }
         }
     }
 

@@ -154,13 +154,14 @@ impl<D: Driver> Desk<D> {
         };
         drop(gone);
         let waiter = waiter?;
-        {
+        let unused = {
             let mut queue = pipe.queue();
             queue.lane = Lane::Leased(id);
             queue.drain = false;
             queue.returned = None;
-            queue.opening = None;
-        }
+            queue.opening.take()
+        };
+        drop(unused);
         // If the waiter has gone meanwhile, the lease is dropped here, and thereby returned.
         let _ = waiter.send(Lease::new(Arc::clone(shared), pipe.id, id));
         Some(id)

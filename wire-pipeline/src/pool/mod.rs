@@ -1,7 +1,7 @@
 //! A fixed set of pipes behind one cheap handle.
 //!
-//! [`Pool`] is what drivers wrap; [`Shared`] is what its pipes know of each other. Choosing a pipe is in [`route`],
-//! requests that no pipe can take wait in [`overflow`], leases are given out by [`desk`].
+//! [`Pool`] is what drivers wrap; `Shared` is what its pipes know of each other. Choosing a pipe is in `route`,
+//! requests that no pipe can take wait in `overflow`, leases are given out by `desk`.
 
 pub(crate) mod desk;
 mod overflow;
@@ -253,12 +253,10 @@ impl<D: Driver> Shared<D> {
         bytes: usize,
         deadline: Instant,
     ) -> Result<Pass, Fault<D>> {
-        if self.is_closing() {
-            return Err(faults::closed());
-        }
         match self.until(deadline, gate.enter(bytes)).await {
             Some(Some(pass)) => Ok(pass),
-            Some(None) => Err(faults::closed()),
+            Some(None) if self.is_closing() => Err(faults::closed()),
+            Some(None) => Err(faults::runtime_gone()),
             None => Err(self.queue_timeout("the pool is full (max_in_flight, queue_bytes or answer_budget)")),
         }
     }
@@ -303,8 +301,8 @@ impl<D: Driver> Shared<D> {
     }
 
     pub(crate) fn begin_closing(&self) {
-        self.gate.close();
         self.closing.send_replace(true);
+        self.gate.close();
         self.desk.close();
         for pipe in &self.pipes {
             pipe.signal(|queue| queue.closing = true);
@@ -313,6 +311,11 @@ impl<D: Driver> Shared<D> {
 
     fn abort(&self) {
         self.aborted.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    /// Every pump looks at the pool again.
+    fn wake_all(&self) {
         for pipe in &self.pipes {
             pipe.waker.wake();
         }
@@ -349,16 +352,31 @@ impl<D: Driver> Shared<D> {
 
     /// A pipe's task is over for good; `entries` were left in its queue.
     pub(crate) fn pipe_ended(&self, entries: VecDeque<Entry<D::Wire>>) {
-        let error = || if self.is_closing() { faults::closed() } else { faults::runtime_gone() };
         for entry in entries {
-            entry.fail(error());
+            entry.fail(self.ended());
         }
         self.running.send_modify(|running| *running = running.saturating_sub(1));
-        if *self.running.borrow() == 0 {
+        if self.has_ended() {
+            self.gate.close();
             self.desk.close();
-            for entry in self.overflow.take_all() {
-                entry.fail(error());
-            }
+            self.health.send_modify(|health| {
+                health.up = false;
+                health.failure.get_or_insert_with(|| self.ended());
+            });
+            self.fail_overflow();
+            self.overflow.look();
+        }
+    }
+
+    /// Why nobody works any more.
+    fn ended(&self) -> Fault<D> {
+        if self.is_closing() { faults::closed() } else { faults::runtime_gone() }
+    }
+
+    /// Nobody will serve what waits.
+    fn fail_overflow(&self) {
+        for entry in self.overflow.take_all() {
+            entry.fail(self.ended());
         }
     }
 

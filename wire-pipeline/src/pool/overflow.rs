@@ -39,13 +39,20 @@ impl<W: Wire> Overflow<W> {
         self.filled.notify_one();
     }
 
-    pub(crate) fn pop(&self) -> Option<Entry<W>> {
-        self.change(VecDeque::pop_front)
+    /// The oldest, without a lock when there is none.
+    pub(crate) fn pop_some(&self) -> Option<Entry<W>> {
+        if self.len() == 0 { None } else { self.change(VecDeque::pop_front) }
     }
 
     /// Puts back what was popped.
     pub(crate) fn unpop(&self, entry: Entry<W>) {
         self.change(|entries| entries.push_front(entry));
+        self.filled.notify_one();
+    }
+
+    /// Whoever keeps the deadlines looks whether the pool is still there.
+    pub(crate) fn look(&self) {
+        self.filled.notify_one();
     }
 
     pub(crate) fn take_all(&self) -> VecDeque<Entry<W>> {
@@ -69,7 +76,7 @@ pub(crate) async fn keep<D: Driver>(shared: Weak<Shared<D>>) {
         };
         let Some(strong) = shared.upgrade() else { return };
         if strong.overflow.len() == 0 {
-            if strong.is_closing() {
+            if strong.has_ended() {
                 return;
             }
             drop(strong);

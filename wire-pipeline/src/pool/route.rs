@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::entry::Entry;
-use crate::faults;
 use crate::pipe::{Pipe, Via};
 use crate::pool::Shared;
 use crate::wire::Driver;
@@ -17,12 +16,9 @@ use crate::wire::Driver;
 const ENTRY_MICROS: u64 = 10;
 
 impl<D: Driver> Shared<D> {
-    /// Finds a place for an entry: a pipe's queue, or the waiting queue when no pipe takes it.
+    /// Finds a place for an entry: a pipe's queue, or the waiting queue when no pipe takes it. What was admitted
+    /// before the pool began to close is still placed.
     pub(crate) fn place(self: &Arc<Self>, entry: Entry<D::Wire>) {
-        if self.is_closing() || self.has_ended() {
-            let error = if self.is_closing() { faults::closed() } else { faults::runtime_gone() };
-            return entry.fail(error);
-        }
         if self.overflow.len() == 0 {
             match self.route(entry, None) {
                 Ok(()) => return,
@@ -34,23 +30,28 @@ impl<D: Driver> Shared<D> {
         // A pipe may have got room between the search and the push.
         self.serve_overflow();
         if self.has_ended() {
-            for entry in self.overflow.take_all() {
-                entry.fail(faults::runtime_gone());
-            }
+            self.fail_overflow();
         }
     }
 
     /// Gives waiting entries to pipes that have room, oldest first.
     pub(crate) fn serve_overflow(&self) {
-        while self.overflow.len() > 0 {
-            let Some(entry) = self.overflow.pop() else { return };
+        let mut served = false;
+        while let Some(entry) = self.overflow.pop_some() {
+            served = true;
             if entry.is_abandoned() {
                 continue;
             }
             if let Err(entry) = self.route(entry, None) {
                 self.overflow.unpop(entry);
-                return;
+                // While it was out of the waiting queue, whoever got room saw nobody waiting.
+                if self.best(None).is_none() {
+                    return;
+                }
             }
+        }
+        if served && self.is_closing() {
+            self.wake_all();
         }
     }
 
@@ -82,16 +83,22 @@ impl<D: Driver> Shared<D> {
         Err(entry)
     }
 
-    /// The shared pipe with the fewest entries, if it is not the only one.
+    /// The shared pipe that will be empty first, if it is not the only one: one that is not stuck behind a slow entry,
+    /// and has the fewest.
     pub(crate) fn least_busy_of_several(&self) -> Option<&Pipe<D::Wire>> {
         let open = || self.pipes.iter().filter(|pipe| pipe.load.open.load(Ordering::SeqCst));
-        if open().count() < 2 { None } else { open().min_by_key(|pipe| pipe.load.entries()) }
+        if open().count() < 2 {
+            None
+        } else {
+            open().min_by_key(|pipe| (pipe.load.overdue.load(Ordering::Relaxed), pipe.load.entries()))
+        }
     }
 
     fn best(&self, slow: Option<&Pipe<D::Wire>>) -> Option<&Pipe<D::Wire>> {
         let count = self.pipes.len();
         let start = self.rotation.fetch_add(1, Ordering::Relaxed);
-        let mut best: Option<(&Pipe<D::Wire>, (bool, u64))> = None;
+        let mut best = None;
+        let mut least = (true, u64::MAX);
         for offset in 0..count {
             let pipe = &self.pipes[start.wrapping_add(offset) % count];
             let entries = pipe.load.entries();
@@ -103,10 +110,11 @@ impl<D: Driver> Shared<D> {
                 continue;
             }
             let score = (overdue, pipe.load.micros() + entries as u64 * ENTRY_MICROS);
-            if best.is_none_or(|(_, least)| score < least) {
-                best = Some((pipe, score));
+            if best.is_none() || score < least {
+                best = Some(pipe);
+                least = score;
             }
         }
-        best.map(|(pipe, _)| pipe)
+        best
     }
 }

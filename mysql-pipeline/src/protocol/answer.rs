@@ -1,0 +1,35 @@
+//! A complete answer, not yet decoded.
+
+use smallvec::SmallVec;
+use wire_pipeline::answer::Chunks;
+
+use super::response::Done;
+use crate::error::Fault;
+
+/// What one request brought.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It ran.
+    Ran(Ran),
+    /// The server refused before it executed anything, because it does not know the statement any more or wants it
+    /// prepared again; this connection has forgotten it. Running it again is safe.
+    Stale(Fault),
+}
+
+/// The results of a request: one, or several where a procedure was called.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) results: SmallVec<[ResultSet; 1]>,
+    /// The packets of all results in order, each behind its frame header: of every result its column definitions,
+    /// then its rows. See [`Packets`](super::packet::Packets).
+    pub(crate) packets: Chunks,
+}
+
+/// One result: how many packets belong to it, and how it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ResultSet {
+    /// Definitions of columns; 0 for a statement without rows.
+    pub(crate) columns: u16,
+    pub(crate) rows: u64,
+    pub(crate) done: Done,
+}

@@ -1,0 +1,192 @@
+//! Which statements one connection has prepared: a bounded cache, least recently used first out.
+//!
+//! An entry is made when its prepare is written and has an id when that is answered; until then whoever wants the
+//! statement waits for it. Only what has an id is evicted, so that a burst of new statements may exceed the bound
+//! until the next statement comes. What is evicted is closed with the next command, behind everything that uses it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wire_pipeline::wire::ParkKey;
+
+use super::response::{Prepared, StatementId};
+use crate::statement::Statement;
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    statements: HashMap<Arc<Statement>, Cached>,
+    most: usize,
+    clock: u64,
+    next_key: u64,
+    to_close: Vec<StatementId>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    state: State,
+    used: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Asked(ParkKey),
+    Ready(Prepared),
+}
+
+/// Whether a statement can be executed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It has an id.
+    Ready(Prepared),
+    /// It is being prepared.
+    Asked(ParkKey),
+    /// It was not known; now it is to be prepared.
+    New(ParkKey),
+}
+
+impl Cache {
+    /// At most `most` statements, at least one.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { statements: HashMap::new(), most: most.max(1), clock: 0, next_key: 0, to_close: Vec::new() }
+    }
+
+    /// Looks a statement up for use. One that is not known is taken in: its prepare must be written now, behind
+    /// what [`take_to_close`](Self::take_to_close) gives.
+    pub(crate) fn find_or_ask(&mut self, statement: &Arc<Statement>) -> Found {
+        self.clock += 1;
+        if let Some(cached) = self.statements.get_mut(statement) {
+            cached.used = self.clock;
+            return match cached.state {
+                State::Ready(prepared) => Found::Ready(prepared),
+                State::Asked(key) => Found::Asked(key),
+            };
+        }
+        while self.statements.len() >= self.most {
+            if !self.evict_oldest() {
+                break;
+            }
+        }
+        let key = self.next_key();
+        let cached = Cached { state: State::Asked(key), used: self.clock };
+        self.statements.insert(Arc::clone(statement), cached);
+        Found::New(key)
+    }
+
+    /// A key under which nobody waits yet.
+    pub(crate) fn next_key(&mut self) -> ParkKey {
+        self.next_key += 1;
+        ParkKey(self.next_key)
+    }
+
+    /// The prepare under `key` was answered.
+    pub(crate) fn prepared(&mut self, statement: &Arc<Statement>, key: ParkKey, prepared: Prepared) {
+        self.clock += 1;
+        // Otherwise the session was reset meanwhile, and the server has forgotten the id.
+        if let Some(cached) = self.statements.get_mut(statement)
+            && matches!(cached.state, State::Asked(asked) if asked == key)
+        {
+            *cached = Cached { state: State::Ready(prepared), used: self.clock };
+        }
+    }
+
+    /// The prepare under `key` was refused.
+    pub(crate) fn refused(&mut self, statement: &Arc<Statement>, key: ParkKey) {
+        if let Some(Cached { state: State::Asked(asked), .. }) = self.statements.get(statement)
+            && *asked == key
+        {
+            self.statements.remove(statement);
+        }
+    }
+
+    /// The statement must be prepared again. `exists` says whether the server has it still.
+    pub(crate) fn forget(&mut self, statement: &Arc<Statement>, id: StatementId, exists: bool) {
+        if let Some(Cached { state: State::Ready(prepared), .. }) = self.statements.get(statement)
+            && prepared.id == id
+        {
+            self.statements.remove(statement);
+            if exists {
+                self.to_close.push(id);
+            }
+        }
+    }
+
+    /// The server is about to forget all statements.
+    pub(crate) fn clear(&mut self) {
+        self.statements.clear();
+        self.to_close.clear();
+    }
+
+    /// The ids to close with the next command.
+    pub(crate) fn take_to_close(&mut self) -> Vec<StatementId> {
+        std::mem::take(&mut self.to_close)
+    }
+
+    /// The cache is small and misses are rare: a look at all entries is cheaper than a list kept in order.
+    fn evict_oldest(&mut self) -> bool {
+        let oldest = self
+            .statements
+            .iter()
+            .filter_map(|(statement, cached)| match cached.state {
+                State::Ready(prepared) => Some((cached.used, statement, prepared.id)),
+                State::Asked(_) => None,
+            })
+            .min_by_key(|(used, ..)| *used)
+            .map(|(_, statement, id)| (Arc::clone(statement), id));
+        let Some((statement, id)) = oldest else { return false };
+        self.forget(&statement, id, true);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepare(cache: &mut Cache, statement: &Arc<Statement>, id: u32) -> Prepared {
+        let Found::New(key) = cache.find_or_ask(statement) else { panic!("known already") };
+        let prepared = Prepared { id: StatementId(id), columns: 0, parameters: 0 };
+        cache.prepared(statement, key, prepared);
+        prepared
+    }
+
+    #[test]
+    fn the_least_recently_used_statement_is_closed() {
+        let mut cache = Cache::new(2);
+        let [a, b, c] = ["a", "b", "c"].map(Statement::new);
+        let a_prepared = prepare(&mut cache, &a, 1);
+        prepare(&mut cache, &b, 2);
+        assert_eq!(cache.find_or_ask(&Statement::new("a")), Found::Ready(a_prepared));
+        prepare(&mut cache, &c, 3);
+        assert_eq!(cache.take_to_close(), [StatementId(2)]);
+        assert!(matches!(cache.find_or_ask(&a), Found::Ready(_)));
+        assert!(cache.take_to_close().is_empty());
+    }
+
+    #[test]
+    fn what_is_being_prepared_is_not_evicted_and_the_bound_holds_again_afterwards() {
+        let mut cache = Cache::new(1);
+        let [a, b, c] = ["a", "b", "c"].map(Statement::new);
+        let Found::New(a_key) = cache.find_or_ask(&a) else { panic!("new") };
+        let Found::New(b_key) = cache.find_or_ask(&b) else { panic!("new") };
+        assert_eq!(cache.find_or_ask(&a), Found::Asked(a_key));
+        cache.prepared(&a, a_key, Prepared { id: StatementId(1), columns: 0, parameters: 0 });
+        cache.prepared(&b, b_key, Prepared { id: StatementId(2), columns: 0, parameters: 0 });
+        assert!(matches!(cache.find_or_ask(&b), Found::Ready(_)));
+        assert!(matches!(cache.find_or_ask(&c), Found::New(_)));
+        assert_eq!(cache.take_to_close(), [StatementId(1), StatementId(2)]);
+        assert_eq!(cache.statements.len(), 1);
+    }
+
+    #[test]
+    fn an_id_from_before_a_reset_is_not_used() {
+        let mut cache = Cache::new(8);
+        let a = Statement::new("a");
+        let Found::New(old) = cache.find_or_ask(&a) else { panic!("new") };
+        cache.clear();
+        let Found::New(new) = cache.find_or_ask(&a) else { panic!("new again") };
+        cache.prepared(&a, old, Prepared { id: StatementId(1), columns: 0, parameters: 0 });
+        assert_eq!(cache.find_or_ask(&a), Found::Asked(new));
+        cache.refused(&a, old);
+        assert_eq!(cache.find_or_ask(&a), Found::Asked(new));
+    }
+}

@@ -1,0 +1,26 @@
+//! MySQL's wire protocol after the handshake, as a pure state machine.
+//!
+//! [`packet`] cuts the byte stream into packets and commands into frames, [`lenenc`] reads its numbers, [`response`]
+//! reads the packets that end a command, [`command`] writes commands, [`cache`] knows which statements a connection
+//! has prepared, and [`wire`] puts them together for the engine. [`request`] and [`answer`] are what goes in and what
+//! comes out. Nothing here sees a socket or a clock.
+
+pub(crate) mod answer;
+pub(crate) mod cache;
+pub(crate) mod command;
+pub(crate) mod lenenc;
+pub(crate) mod packet;
+pub(crate) mod request;
+pub(crate) mod response;
+pub(crate) mod wire;
+
+#[cfg(test)]
+mod engine_tests;
+
+use crate::error::{ErrorKind, Fault, Outcome};
+
+/// The peer sent bytes that its protocol does not allow: the connection cannot be trusted any more.
+#[cold]
+pub(crate) fn malformed(what: &'static str) -> Fault {
+    Fault::new(ErrorKind::Protocol, Outcome::Unknown, format!("the server sent {what}"))
+}

@@ -1,0 +1,529 @@
+//! One connection's protocol after the handshake: requests in, answers out.
+//!
+//! The server works on one command after the other and answers in that order; each succeeds or fails alone. What a
+//! request becomes:
+//!
+//! ```text
+//!  statement with an id here    EXECUTE
+//!  statement not known here     PREPARE ── id ──▶ EXECUTE      only what wants this statement waits
+//!  the first of a transaction   opening ── OK ──▶ EXECUTE      if the opening fails, the statement is not run
+//! ```
+//!
+//! and what a command is answered with (`CLIENT_DEPRECATE_EOF` is always negotiated):
+//!
+//! ```text
+//!  PREPARE          ERR | id, counts, then one packet per parameter and column
+//!  EXECUTE, QUERY   one or several of  OK | number of columns, one packet per column, rows, OK (0xFE)
+//!                   an ERR ends them
+//!  CLOSE, QUIT      nothing: they take no place among the answers
+//! ```
+//!
+//! Sees bytes only. Sources: MySQL internals, the responses of `COM_QUERY`, `COM_STMT_PREPARE` and
+//! `COM_STMT_EXECUTE`, and "Sequence ID".
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire_pipeline::answer::{Budget, Collector};
+use wire_pipeline::buffer::{Out, ReadBuffer};
+use wire_pipeline::wire::{Condition, Framed, Occasion, ParkKey, Received, Wire};
+
+use super::answer::{Answer, Ran, ResultSet};
+use super::cache::{Cache, Found};
+use super::command::{self, Bound};
+use super::packet::{Header, Sequence};
+use super::request::{Request, What};
+use super::response::{Done, Prepared, StatementId, Status, parse_error};
+use super::{lenenc, malformed};
+use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
+use crate::statement::Statement;
+
+/// A table or a result has no more columns than this. Source: MySQL manual, "Limits on Table Column Count".
+const MOST_COLUMNS: u64 = 4096;
+
+/// What a connection knows of itself.
+#[derive(Debug)]
+pub(crate) struct MySqlWire {
+    budget: Arc<Budget>,
+    cache: Cache,
+    /// Runs on a new session, and again after a reset.
+    setup: Arc<[Bytes]>,
+    /// As of the latest OK; an ERR does not bring one.
+    status: Status,
+    /// Settings were changed by somebody other than the engine.
+    touched: bool,
+    last_words: Option<Arc<DatabaseError>>,
+}
+
+/// What is remembered of a request, or of its forerunner, until its answer is complete.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    command: Command,
+    /// Written behind it and answered next.
+    then: Option<Command>,
+    /// It is a forerunner, and this is who waits for it.
+    key: Option<ParkKey>,
+    own: bool,
+    error: Option<DatabaseError>,
+    results: SmallVec<[ResultSet; 1]>,
+    columns: u16,
+    rows: u64,
+    collector: Collector,
+}
+
+/// A command under way.
+#[derive(Debug)]
+struct Command {
+    kind: Kind,
+    /// The number that the next frame of its response bears.
+    sequence: Sequence,
+    state: State,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Prepare { statement: Arc<Statement>, key: ParkKey, prepared: Option<Prepared> },
+    Execute { statement: Arc<Statement>, id: StatementId },
+    Text,
+    Reset,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// OK, ERR, the number of columns, or the answer to a prepare.
+    First,
+    /// Definitions of columns or parameters.
+    Definitions { left: u32 },
+    /// Rows, or what ends them. Of the row at hand, `left` bytes of a frame are to come, and `continued` tells
+    /// whether another frame follows.
+    Rows { left: usize, continued: bool },
+}
+
+impl Command {
+    fn new(kind: Kind, sequence: Sequence) -> Self {
+        Self { kind, sequence, state: State::First }
+    }
+}
+
+impl MySqlWire {
+    pub(crate) fn new(budget: &Arc<Budget>, statement_cache: usize, setup: Arc<[Bytes]>) -> Self {
+        Self {
+            budget: Arc::clone(budget),
+            cache: Cache::new(statement_cache),
+            setup,
+            status: Status::default(),
+            touched: false,
+            last_words: None,
+        }
+    }
+
+    fn frame_execute(
+        &mut self,
+        statement: &Arc<Statement>,
+        bound: &Bound,
+        opening: &mut Option<Bytes>,
+        out: &mut Out,
+    ) -> Framed<Self> {
+        let found = self.cache.find_or_ask(statement);
+        if let Found::Ready(prepared) = found
+            && prepared.parameters != bound.count
+        {
+            return Framed::Refused(wrong_count(prepared.parameters, bound.count));
+        }
+        for id in self.cache.take_to_close() {
+            command::close(out, id);
+        }
+        let opening = opening.take().map(|text| Command::new(Kind::Text, command::query(out, &text)));
+        match (found, opening) {
+            (Found::Ready(prepared), None) => {
+                let sequence = command::execute(out, prepared.id, bound);
+                let kind = Kind::Execute { statement: Arc::clone(statement), id: prepared.id };
+                Framed::Sent(self.pending(Command::new(kind, sequence)))
+            }
+            (Found::Asked(key), None) => Framed::Waits { key },
+            (Found::Ready(_) | Found::Asked(_), Some(opening)) => {
+                let key = self.cache.next_key();
+                Framed::Ahead { pending: self.pending(opening).ahead(key), key }
+            }
+            (Found::New(key), opening) => {
+                let sequence = command::prepare(out, statement.text());
+                let kind = Kind::Prepare { statement: Arc::clone(statement), key, prepared: None };
+                let prepare = Command::new(kind, sequence);
+                let pending = match opening {
+                    Some(opening) => Pending { then: Some(prepare), ..self.pending(opening) },
+                    None => self.pending(prepare),
+                };
+                Framed::Ahead { pending: pending.ahead(key), key }
+            }
+        }
+    }
+
+    /// Without an id to wait for, an opening is all that comes before.
+    fn frame_text(
+        &mut self,
+        own: bool,
+        opening: &mut Option<Bytes>,
+        out: &mut Out,
+        kind: Kind,
+        write: impl FnOnce(&mut Out) -> Sequence,
+    ) -> Framed<Self> {
+        if let Some(text) = opening.take() {
+            let key = self.cache.next_key();
+            let opening = Command::new(Kind::Text, command::query(out, &text));
+            return Framed::Ahead { pending: self.pending(opening).ahead(key), key };
+        }
+        let command = Command::new(kind, write(out));
+        Framed::Sent(Pending { own, ..self.pending(command) })
+    }
+
+    fn pending(&self, command: Command) -> Pending {
+        Pending {
+            command,
+            then: None,
+            key: None,
+            own: false,
+            error: None,
+            results: SmallVec::new(),
+            columns: 0,
+            rows: 0,
+            collector: Collector::new(&self.budget),
+        }
+    }
+
+    /// Nothing is under way: all that a server may say now is why it goes.
+    fn unasked(&mut self, input: &ReadBuffer) -> Result<Received<Self>, Fault> {
+        let data = input.data();
+        let Some(header) = Header::parse(data) else { return Ok(Received::More) };
+        match data.get(Header::LEN..header.total()) {
+            Some(packet @ [0xFF, ..]) => Err(self.ended(parse_error(packet)?)),
+            Some(_) => Err(malformed("an answer that nobody asked for")),
+            None if data.get(Header::LEN).is_some_and(|first| *first != 0xFF) => {
+                Err(malformed("an answer that nobody asked for"))
+            }
+            None => Ok(Received::More),
+        }
+    }
+
+    /// The server ends the connection and says why.
+    fn ended(&mut self, words: DatabaseError) -> Fault {
+        self.last_words = Some(Arc::new(words));
+        Fault::new(ErrorKind::Io, Outcome::Unknown, "the server ended the connection")
+    }
+
+    /// One whole packet that is not a row.
+    fn packet(&mut self, pending: &mut Pending, packet: &[u8], header: Header) -> Result<Step, Fault> {
+        if !pending.command.sequence.accept(header) {
+            return Err(match packet {
+                // A server that gives up an idle session says so unasked, and counts that as a dialogue of its own;
+                // a command that was sent meanwhile is not executed any more. Source: MySQL 8.0.24 release notes.
+                [0xFF, ..] if header.sequence == 0 => self.ended(parse_error(packet)?),
+                _ => malformed("a packet out of order"),
+            });
+        }
+        if let [0xFF, ..] = packet {
+            let error = parse_error(packet)?;
+            if error.is_fatal() {
+                return Err(self.ended(error));
+            }
+            return Ok(self.command_refused(pending, error));
+        }
+        match pending.command.state {
+            State::First => self.first(pending, packet),
+            State::Definitions { left } => {
+                if !matches!(pending.command.kind, Kind::Prepare { .. }) {
+                    pending.collect(header, packet);
+                }
+                match left.saturating_sub(1) {
+                    0 => Ok(self.defined(pending)),
+                    left => {
+                        pending.command.state = State::Definitions { left };
+                        Ok(Step::Next)
+                    }
+                }
+            }
+            // What is neither a row nor an error ends the rows: the header 0xFE, and otherwise an OK.
+            State::Rows { .. } => self.result_done(pending, Done::parse(packet)?),
+        }
+    }
+
+    fn first(&mut self, pending: &mut Pending, packet: &[u8]) -> Result<Step, Fault> {
+        if let Kind::Prepare { prepared, .. } = &mut pending.command.kind {
+            let answer = Prepared::parse(packet)?;
+            *prepared = Some(answer);
+            if answer.definitions() > 0 {
+                pending.command.state = State::Definitions { left: answer.definitions() };
+                return Ok(Step::Next);
+            }
+            return Ok(self.defined(pending));
+        }
+        match packet {
+            [0x00, ..] => self.result_done(pending, Done::parse(packet)?),
+            // `LOAD DATA LOCAL`: what the server would read next are the commands behind this one.
+            [0xFB, ..] => Err(malformed("a request for a file, which is not offered")),
+            mut count => {
+                let columns = lenenc::take(&mut count).filter(|columns| *columns <= MOST_COLUMNS);
+                let (Some(columns), []) = (columns, count) else {
+                    return Err(malformed("a broken number of columns"));
+                };
+                pending.columns = columns as u16;
+                pending.command.state = State::Definitions { left: columns as u32 };
+                Ok(Step::Next)
+            }
+        }
+    }
+
+    /// All definitions have come.
+    fn defined(&mut self, pending: &mut Pending) -> Step {
+        if let Kind::Prepare { statement, key, prepared: Some(prepared) } = &pending.command.kind {
+            self.cache.prepared(statement, *key, *prepared);
+            return pending.command_done();
+        }
+        pending.command.state = State::Rows { left: 0, continued: false };
+        Step::Next
+    }
+
+    fn result_done(&mut self, pending: &mut Pending, done: Done) -> Result<Step, Fault> {
+        self.status = done.status;
+        self.touched |= done.status.session_changed() && !pending.own;
+        let (columns, rows) = (std::mem::take(&mut pending.columns), std::mem::take(&mut pending.rows));
+        if pending.key.is_none() {
+            pending.results.push(ResultSet { columns, rows, done });
+        } else if columns > 0 {
+            return Err(malformed("rows where none were asked for"));
+        }
+        if done.status.more_results() {
+            pending.command.state = State::First;
+            return Ok(Step::Next);
+        }
+        if matches!(pending.command.kind, Kind::Reset) {
+            self.touched = false;
+        }
+        Ok(pending.command_done())
+    }
+
+    fn command_refused(&mut self, pending: &mut Pending, error: DatabaseError) -> Step {
+        match &pending.command.kind {
+            Kind::Prepare { statement, key, .. } => self.cache.refused(statement, *key),
+            Kind::Execute { statement, id } if error.is_stale() => {
+                let exists = error.number() != 1243;
+                self.cache.forget(statement, *id, exists);
+            }
+            Kind::Execute { .. } | Kind::Text | Kind::Reset => {}
+        }
+        pending.error.get_or_insert(error);
+        pending.command_done()
+    }
+}
+
+/// How far a packet has brought the request at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// More packets belong to it.
+    Next,
+    /// It is complete.
+    Complete,
+}
+
+/// What the bytes at hand are in the middle of rows.
+enum Row {
+    /// So many of them belong to a row.
+    Bytes(usize),
+    /// Another packet.
+    Other,
+    /// It takes more bytes to tell.
+    Short,
+}
+
+impl Pending {
+    /// Makes it a forerunner.
+    fn ahead(self, key: ParkKey) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    fn collect(&mut self, header: Header, packet: &[u8]) {
+        let [a, b, c, _] = (header.len as u32).to_le_bytes();
+        self.collector.push(&[a, b, c, header.sequence]);
+        self.collector.push(packet);
+        self.collector.end_message();
+    }
+
+    /// Collects what has arrived of a row; large ones are not gathered in the read buffer first.
+    fn row(&mut self, data: &[u8]) -> Result<Row, Fault> {
+        let State::Rows { left, continued } = &mut self.command.state else { return Ok(Row::Other) };
+        if *left == 0 {
+            let Some(header) = Header::parse(data) else { return Ok(Row::Short) };
+            if !*continued {
+                match data.get(Header::LEN) {
+                    None if header.len > 0 => return Ok(Row::Short),
+                    None => return Err(malformed("an empty row")),
+                    Some(0xFF) => return Ok(Row::Other),
+                    // A row of text may begin like this too, with a value of 16 MiB at least.
+                    Some(0xFE) if !header.is_continued() => return Ok(Row::Other),
+                    Some(first) if *first != 0 && matches!(self.command.kind, Kind::Execute { .. }) => {
+                        return Err(malformed("a row that is not binary"));
+                    }
+                    Some(_) if header.len == 0 => return Err(malformed("an empty row")),
+                    Some(_) => {}
+                }
+            }
+            if !self.command.sequence.accept(header) {
+                return Err(malformed("a row out of order"));
+            }
+            *left = header.total();
+            *continued = header.is_continued();
+        }
+        let here = data.get(..*left).unwrap_or(data);
+        if here.is_empty() {
+            return Ok(Row::Short);
+        }
+        *left -= here.len();
+        self.collector.push(here);
+        if *left == 0 && !*continued {
+            self.collector.end_message();
+            self.rows += 1;
+        }
+        Ok(Row::Bytes(here.len()))
+    }
+
+    /// The command at hand is answered: what was written behind it comes next.
+    fn command_done(&mut self) -> Step {
+        match self.then.take() {
+            Some(next) => {
+                self.command = next;
+                Step::Next
+            }
+            None => Step::Complete,
+        }
+    }
+
+    fn conclude(&mut self) -> Received<MySqlWire> {
+        let error = self.error.take();
+        if let Some(key) = self.key {
+            return Received::Forerunner {
+                key,
+                result: error.map_or(Ok(()), |error| Err(Fault::refused(error))),
+            };
+        }
+        Received::Answer(match error {
+            Some(error) if error.is_stale() && self.results.is_empty() => {
+                Ok(Answer::Stale(Fault::refused(error)))
+            }
+            // What came before it has run.
+            Some(error) if !self.results.is_empty() => {
+                Err(Fault::refused(error).with_outcome(Outcome::Unknown))
+            }
+            Some(error) => Err(Fault::refused(error)),
+            None => self.ran(),
+        })
+    }
+
+    fn ran(&mut self) -> Result<Answer, Fault> {
+        let empty = Collector::new(self.collector.budget());
+        let packets = std::mem::replace(&mut self.collector, empty)
+            .finish()
+            .map_err(|overflow| Fault::new(ErrorKind::Busy, Outcome::Completed, overflow.to_string()))?;
+        Ok(Answer::Ran(Ran { results: std::mem::take(&mut self.results), packets }))
+    }
+}
+
+impl Wire for MySqlWire {
+    type Request = Request;
+    type Pending = Pending;
+    type Answer = Answer;
+    type Server = DatabaseError;
+
+    fn frame(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
+        let Request { what, opening, own } = request;
+        match what {
+            What::Execute { statement, bound } => self.frame_execute(statement, bound, opening, out),
+            What::Query(text) => {
+                self.frame_text(*own, opening, out, Kind::Text, |out| command::query(out, text))
+            }
+            What::Reset => {
+                // From here on the server knows no statement, and what is written from here on must not use one.
+                self.cache.clear();
+                self.frame_text(*own, opening, out, Kind::Reset, command::reset_connection)
+            }
+        }
+    }
+
+    fn receive(
+        &mut self,
+        head: Option<&mut Pending>,
+        input: &mut ReadBuffer,
+    ) -> Result<Received<Self>, Fault> {
+        let Some(pending) = head else { return self.unasked(input) };
+        loop {
+            let data = input.data();
+            match pending.row(data)? {
+                Row::Bytes(count) => {
+                    input.consume(count);
+                    continue;
+                }
+                Row::Short => return Ok(Received::More),
+                Row::Other => {}
+            }
+            let Some(header) = Header::parse(data) else { return Ok(Received::More) };
+            if header.is_continued() {
+                return Err(malformed("a packet of impossible size"));
+            }
+            let Some(packet) = data.get(Header::LEN..header.total()) else { return Ok(Received::More) };
+            let step = self.packet(pending, packet, header)?;
+            input.consume(header.total());
+            if step == Step::Complete {
+                return Ok(pending.conclude());
+            }
+        }
+    }
+
+    fn condition(&self) -> Condition {
+        if self.status.in_transaction() {
+            Condition::InTransaction
+        } else if self.touched {
+            Condition::Touched
+        } else {
+            Condition::Clean
+        }
+    }
+
+    fn settle(&mut self, occasion: Occasion) -> Vec<Request> {
+        let reset = match occasion {
+            Occasion::Connected => false,
+            Occasion::Tainted => self.touched,
+            Occasion::Returned { touched } => touched || self.touched,
+        };
+        let mut requests = Vec::new();
+        if reset {
+            // It rolls back too.
+            requests.push(Request::own(What::Reset));
+        } else if self.status.in_transaction() {
+            requests.push(Request::own(What::Query(Bytes::from_static(b"ROLLBACK"))));
+        }
+        if reset || occasion == Occasion::Connected {
+            requests.extend(self.setup.iter().map(|text| Request::own(What::Query(text.clone()))));
+        }
+        requests
+    }
+
+    fn goodbye(&mut self, out: &mut Out) {
+        command::quit(out);
+    }
+
+    fn last_words(&self) -> Option<Arc<DatabaseError>> {
+        self.last_words.clone()
+    }
+}
+
+#[cold]
+fn wrong_count(wanted: u16, given: u16) -> Fault {
+    Fault::new(
+        ErrorKind::Encode,
+        Outcome::NotSent,
+        format!("the statement takes {wanted} parameters, and {given} were given"),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! What happens when a connection is lost: everybody is answered, what was not sent goes elsewhere, and the pool
+//! comes back without a storm.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use support::{Door, LIMIT, Server, Toy, ask, options, poll_once, pool, run, until, until_idle};
+use tokio::time::Instant;
+use wire_pipeline::error::{ErrorKind, Outcome, Phase};
+use wire_pipeline::stats::PipeState;
+use wire_pipeline::{Options, Pool};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_is_unknown_at_once_and_the_rest_runs_elsewhere() {
+    for words in [true, false] {
+        let server = Server::new();
+        let pool = pool(&server, options(2)).await;
+        // One on each pipe, then one behind each of them, held back.
+        let mut all: Vec<_> = [1, 2].map(|id| Box::pin(run(&pool, ask(id).takes(20 * MS)))).into();
+        for request in &mut all {
+            assert!(poll_once(request.as_mut()).await.is_none());
+        }
+        until("both are out", || server.asked().len() == 2).await;
+        all.extend([3, 4, 5, 6].map(|id| Box::pin(run(&pool, ask(id)))));
+        for request in &mut all {
+            assert!(poll_once(request.as_mut()).await.is_none());
+        }
+        let log = server.take_log();
+        let lost = log.iter().position(|(connection, _)| *connection == 0).expect("one is on the first");
+        let lost_id = [1, 2][usize::from(log[lost].1 != support::Seen::Ask(1))];
+        let began = Instant::now();
+        if words {
+            server.cut_with_words(0);
+        } else {
+            server.cut(0);
+        }
+        for (index, answer) in join_all(all).await.into_iter().enumerate() {
+            if index as u32 + 1 != lost_id {
+                answer.expect("an answer");
+                continue;
+            }
+            let error = answer.expect_err("its connection was lost");
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
+            assert_eq!(error.server().map(|words| words.0), words.then_some("last words"));
+        }
+        assert!(began.elapsed() < 30 * MS, "nobody waits for a connection to come back");
+        let mut asked = server.asked();
+        asked.sort_unstable();
+        assert_eq!(asked, [3, 4, 5, 6], "each ran once");
+        until("both pipes are up", || server.connections() == 3).await;
+        until_idle(&pool).await;
+        assert_eq!(pool.stats().pipes.iter().map(|pipe| pipe.reconnects).sum::<u64>(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_request_is_answered_whatever_kills_the_connections() {
+    let server = Server::new();
+    let pool = pool(&server, Options { max_in_flight: 8, ..options(3) }).await;
+    let all = (0..400).map(|id| {
+        let request = ask(id).size(id % 100).takes(MS * (id % 2));
+        run(&pool, if id % 23 == 7 { request.kills() } else { request })
+    });
+    let answers = join_all(all).await;
+    let unknown = answers.iter().filter_map(|answer| answer.as_ref().err());
+    assert!(unknown.clone().all(|error| error.outcome() == Outcome::Unknown));
+    assert!(unknown.count() >= 18, "at least those that kill");
+    let mut asked = server.asked();
+    let count = asked.len();
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(asked.len(), count, "none ran twice");
+    for (id, answer) in answers.iter().enumerate() {
+        assert!(answer.is_err() || asked.contains(&(id as u32)));
+    }
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_could_take_is_served_when_the_only_pipe_comes_back() {
+    let server = Server::new();
+    let pool = pool(&server, options(1)).await;
+    server.door(Door::Refuses);
+    server.cut(0);
+    until("it is down", || pool.stats().pipes[0].state == PipeState::Connecting).await;
+    let mut all = Box::pin(join_all((0..50).map(|id| run(&pool, ask(id)))));
+    assert!(poll_once(all.as_mut()).await.is_none());
+    assert_eq!(pool.stats().waiting, 50);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(poll_once(all.as_mut()).await.is_none());
+    server.door(Door::Open);
+    for answer in all.await {
+        answer.expect("an answer");
+    }
+    assert_eq!(server.asked(), (0..50).collect::<Vec<_>>(), "oldest first");
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_cannot_connect_says_why() {
+    let server = Server::new();
+    server.door(Door::Refuses);
+    let pool = Pool::start(Toy(server), options(1));
+    let error = pool.ready().await.expect_err("refused");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Connect, Outcome::NotSent));
+    let error = support::run_within(&pool, ask(1), 300 * MS).await.expect_err("nobody to send it");
+    assert_eq!((error.phase(), error.outcome()), (Some(Phase::Queue), Outcome::NotSent));
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(error.is_retryable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_two_handshakes_run_at_once() {
+    let server = Server::new();
+    server.door(Door::Slow(10 * MS));
+    let pool = pool(&server, options(8)).await;
+    assert_eq!(server.connections(), 8);
+    for connection in 0..8 {
+        server.cut(connection);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(2000 * MS).await;
+    assert!(server.connections() > 8);
+    assert_eq!(server.most_handshakes.load(Ordering::SeqCst), 2);
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_at_once_is_not_hammered() {
+    let server = Server::new();
+    server.door(Door::ClosesAtOnce);
+    let pool = Pool::start(Toy(server.clone()), options(4));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    // Waits double from 50 ms to 1 s, shortened by half at most: a pipe tries 60 to 130 times a minute.
+    let tries = server.connections();
+    assert!((240..=520).contains(&tries), "{tries}");
+    server.door(Door::Open);
+    run(&pool, ask(1)).await.expect("it comes back by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_hangs_is_given_up() {
+    let server = Server::new();
+    server.door(Door::Hangs);
+    let pool = Pool::start(Toy(server.clone()), Options { connect_timeout: 500 * MS, ..options(1) });
+    let error = pool.ready().await.expect_err("it hangs");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Connect)));
+    assert_eq!(error.to_string(), "no connection within connect_timeout (500 ms)");
+    server.door(Door::Open);
+    run(&pool, ask(1)).await.expect("it comes back by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forerunner_that_is_never_answered_costs_the_connection_even_when_nobody_waits_any_more() {
+    let server = Server::new();
+    let pool = pool(&server, options(1)).await;
+    let request = ask(1).needs(1).takes(Duration::from_secs(3600));
+    let error = support::run_within(&pool, request, 100 * MS).await.expect_err("too slow");
+    assert_eq!((error.phase(), error.outcome()), (Some(Phase::Queue), Outcome::NotSent));
+    support::run_within(&pool, ask(2), LIMIT).await.expect("another connection");
+    assert_eq!(server.connections(), 2);
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_pipes_are_replaced_one_at_a_time_and_no_request_fails() {
+    let server = Server::new();
+    server.door(Door::Slow(5 * MS));
+    let lifetime = Duration::from_secs(2);
+    let pool = pool(&server, Options { max_lifetime: lifetime, ..options(3) }).await;
+    let began = Instant::now();
+    let mut id = 0;
+    while began.elapsed() < Duration::from_secs(10) {
+        let some = (id..id + 6).map(|id| run(&pool, ask(id).takes(MS * (id % 4))));
+        for answer in join_all(some).await {
+            answer.expect("an answer");
+        }
+        id += 6;
+        let stats = pool.stats();
+        let away = stats.pipes.iter().filter(|pipe| pipe.state != PipeState::Shared);
+        assert!(away.count() <= 1, "one at a time");
+    }
+    assert!(pool.stats().pipes.iter().all(|pipe| pipe.reconnects >= 3), "{:?}", pool.stats());
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_of_one_pipe_is_replaced_without_a_failed_request_too() {
+    let server = Server::new();
+    let pool = pool(&server, Options { max_lifetime: Duration::from_secs(1), ..options(1) }).await;
+    for id in 0..3_000 {
+        run(&pool, ask(id).takes(MS)).await.expect("an answer");
+    }
+    assert!(server.connections() >= 3);
+}
