@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use postgres_types::{Kind, Oid, Type};
+use bytes::Bytes;
+use postgres_types::{Kind, Oid, Type, WrongType};
 use tokio::time::Instant;
 use wire_pipeline::{Lease, Pool};
 
@@ -16,7 +17,7 @@ use crate::error::{Error, ErrorKind, Fault, Outcome};
 use crate::params::{self, Params};
 use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::messages::Description;
-use crate::protocol::request::Request;
+use crate::protocol::request::{Part, Request};
 use crate::row::{Column, FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
 use crate::types::{self, TypeCache};
@@ -231,7 +232,12 @@ impl<'a> Caller<'a> {
     }
 
     /// Runs one statement; once more where that is safe and helps.
-    async fn run(self, statement: impl IntoStatement, params: impl Params, rows: bool) -> Result<Ran, Fault> {
+    async fn run(
+        self,
+        statement: impl IntoStatement,
+        mut params: impl Params,
+        rows: bool,
+    ) -> Result<Ran, Fault> {
         params::check_count(params.count())?;
         let (learned, idempotent) =
             statement.with_key(|named| (self.knowledge.registry.get_or_insert(named.key), named.idempotent));
@@ -240,22 +246,22 @@ impl<'a> Caller<'a> {
         self.check_class(learned.class)?;
         let deadline = self.deadline();
         let call = self.begin_call();
-        let mut again = Again { stale: true, lost: idempotent || self.options.idempotent };
+        let mut again = Again { stale: MOST_STALE, lost: idempotent || self.options.idempotent };
         loop {
             let turn = self.take_turn(deadline).await?;
-            self.learn(&learned, deadline).await?;
-            let bound = params::encode(&params, learned.parameters().unwrap_or_default())?;
+            let (new, bound) = self.encode(learned, &mut params, deadline).await?;
+            learned = new;
             let request = Request::query(Arc::clone(&learned), bound, rows);
             let answer = self.submit_in_turn(request, deadline, turn).await;
             match answer {
                 Ok(Answer::Ran(ran)) => return Ok(ran),
-                Ok(Answer::Stale(stale)) if again.stale && call.is_alone() => {
-                    again.stale = false;
-                    if stale.relearn {
-                        learned = self.knowledge.registry.relearn(&learned);
+                Ok(Answer::Stale(stale)) => {
+                    learned = self.renew(&learned, stale.relearn);
+                    if !stale.safe || again.stale == 0 || !call.is_alone() {
+                        return Err(stale.error);
                     }
+                    again.stale -= 1;
                 }
-                Ok(Answer::Stale(stale)) => return Err(stale.error),
                 Ok(Answer::Learnt { .. } | Answer::Script) => return Err(mixed_up()),
                 Err(error) if again.lost && is_lost(&error) && matches!(self.lane, Lane::Shared(_)) => {
                     again.lost = false;
@@ -265,10 +271,44 @@ impl<'a> Caller<'a> {
         }
     }
 
+    /// Encodes the parameters for what the statement takes, which is asked for if nobody knows it. Values of another
+    /// type than was learnt before may mean that it has changed: then it is asked for again.
+    async fn encode(
+        self,
+        learned: Arc<Learned>,
+        params: &mut (impl Params + ?Sized),
+        deadline: Instant,
+    ) -> Result<(Arc<Learned>, Bytes), Fault> {
+        let known_before = learned.parameters().is_some();
+        self.learn(&learned, deadline).await?;
+        let error = match params::encode(&*params, learned.parameters().unwrap_or_default()) {
+            Ok(bound) => return Ok((learned, bound)),
+            Err(error) if known_before && is_of_wrong_type(&error) => error,
+            Err(error) => return Err(error),
+        };
+        self.knowledge.types.forget(learned.parameters().unwrap_or_default());
+        let new = learned.renewed(false);
+        if self.learn(&new, deadline).await.is_err() || new.parameters() == learned.parameters() {
+            return Err(error);
+        }
+        let new = self.knowledge.registry.replace(&new);
+        self.learn(&new, deadline).await?;
+        let bound = params::encode(&*params, new.parameters().unwrap_or_default())?;
+        Ok((new, bound))
+    }
+
+    /// What was known of a statement is out of date: every connection prepares it anew before its next use.
+    fn renew(self, learned: &Arc<Learned>, relearn: bool) -> Arc<Learned> {
+        if relearn {
+            self.knowledge.types.forget(learned.parameters().unwrap_or_default());
+        }
+        self.knowledge.registry.renew(learned, !relearn)
+    }
+
     /// Statements that succeed or fail together, in one exchange.
     pub(crate) async fn run_batch(
         self,
-        items: Vec<(Arc<Learned>, Box<dyn Params + '_>)>,
+        mut items: Vec<(Arc<Learned>, Box<dyn Params + '_>)>,
     ) -> Result<Vec<Executed>, Fault> {
         if items.is_empty() {
             return Ok(Vec::new());
@@ -277,35 +317,29 @@ impl<'a> Caller<'a> {
         let call = self.begin_call();
         let mut statements: Vec<Arc<Learned>> =
             items.iter().map(|(learned, _)| Arc::clone(learned)).collect();
-        let mut again = true;
+        let mut again = MOST_STALE;
         loop {
             let turn = self.take_turn(deadline).await?;
-            for (index, learned) in statements.iter().enumerate() {
-                self.learn(learned, deadline)
+            let mut parts = Vec::with_capacity(items.len());
+            for (index, (learned, (_, params))) in statements.iter_mut().zip(&mut items).enumerate() {
+                let (new, bound) = self
+                    .encode(Arc::clone(learned), &mut **params, deadline)
                     .await
                     .map_err(|error| error.context(format!("batch item {index}")))?;
+                *learned = Arc::clone(&new);
+                parts.push(Part { statement: new, bound });
             }
-            let parts = statements
-                .iter()
-                .zip(&items)
-                .enumerate()
-                .map(|(index, (learned, (_, params)))| {
-                    let bound = params::encode(&**params, learned.parameters().unwrap_or_default())
-                        .map_err(|error| error.context(format!("batch item {index}")))?;
-                    Ok(crate::protocol::request::Part { statement: Arc::clone(learned), bound })
-                })
-                .collect::<Result<Vec<_>, Fault>>()?;
             match self.submit_in_turn(Request::batch(parts), deadline, turn).await? {
                 Answer::Ran(ran) => return Ok(ran.tags.iter().map(|tag| Executed::new(tag.rows)).collect()),
-                Answer::Stale(stale) if again && call.is_alone() => {
-                    again = false;
-                    if stale.relearn {
-                        for learned in &mut statements {
-                            *learned = self.knowledge.registry.relearn(learned);
-                        }
+                Answer::Stale(stale) => {
+                    for learned in &mut statements {
+                        *learned = self.renew(learned, stale.relearn);
                     }
+                    if !stale.safe || again == 0 || !call.is_alone() {
+                        return Err(stale.error);
+                    }
+                    again -= 1;
                 }
-                Answer::Stale(stale) => return Err(stale.error),
                 Answer::Learnt { .. } | Answer::Script => return Err(mixed_up()),
             }
         }
@@ -553,7 +587,7 @@ const TYPES_NEST: usize = 16;
 
 /// What may still be tried once more.
 struct Again {
-    stale: bool,
+    stale: u8,
     lost: bool,
 }
 
@@ -571,6 +605,13 @@ impl CallOn<'_> {
             Self::Leased(Call(calls)) => calls.load(Ordering::Acquire) == 1,
         }
     }
+}
+
+/// How often a statement whose knowledge is out of date is run again. The schema may go on changing meanwhile.
+const MOST_STALE: u8 = 3;
+
+fn is_of_wrong_type(error: &Fault) -> bool {
+    std::error::Error::source(error).and_then(|source| source.downcast_ref::<WrongType>()).is_some()
 }
 
 fn is_lost(error: &Fault) -> bool {

@@ -20,6 +20,16 @@ impl TypeCache {
             .or_else(|| self.known.read().unwrap_or_else(PoisonError::into_inner).get(&oid).cloned())
     }
 
+    /// They are asked for again when they are met.
+    pub(crate) fn forget(&self, types: &[Type]) {
+        if types.iter().any(|r#type| Type::from_oid(r#type.oid()).is_none()) {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            for r#type in types {
+                known.remove(&r#type.oid());
+            }
+        }
+    }
+
     pub(crate) fn insert(&self, r#type: &Type) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(r#type.oid(), r#type.clone());
     }

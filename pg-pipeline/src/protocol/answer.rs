@@ -18,8 +18,7 @@ pub(crate) enum Answer {
     Learnt { parameters: Box<[Oid]> },
     /// Of [`Request::Script`](super::request::Request::Script).
     Script,
-    /// The server refused before it executed anything, because what was known of the statement is out of date;
-    /// this connection has forgotten it. Running it again is safe.
+    /// The server refused because what was known of the statement is out of date; this connection has forgotten it.
     Stale(Stale),
 }
 
@@ -40,4 +39,6 @@ pub(crate) struct Stale {
     pub(crate) error: Fault,
     /// The parameter types must be asked for again.
     pub(crate) relearn: bool,
+    /// Nothing was executed and no transaction is open: running it again is safe.
+    pub(crate) safe: bool,
 }

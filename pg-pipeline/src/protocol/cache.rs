@@ -69,6 +69,7 @@ impl Cache {
         let found = bucket.iter_mut().find(|cached| {
             Arc::ptr_eq(&cached.learned, learned)
                 || (cached.learned.key() == learned.key()
+                    && cached.learned.generation >= learned.generation
                     && cached.learned.parameters() == learned.parameters())
         })?;
         found.used = clock;
@@ -201,6 +202,19 @@ mod tests {
         assert!(cache.get(&old).is_none());
         assert_eq!(cache.take_to_close(), [old_id]);
         assert_eq!(cache.len, 1);
+    }
+
+    #[test]
+    fn what_was_prepared_before_the_knowledge_was_renewed_is_replaced() {
+        let mut cache = Cache::new(8);
+        let old = learned("a", Type::INT4);
+        let old_id = cache.insert(&old).id;
+        let new = old.renewed(true);
+        assert_eq!(new.parameters(), old.parameters());
+        assert!(cache.get(&new).is_none());
+        let new_id = cache.insert(&new).id;
+        assert_eq!(cache.take_to_close(), [old_id]);
+        assert_eq!(cache.get(&old).map(|prepared| prepared.id), Some(new_id), "stragglers use the new one");
     }
 
     #[test]

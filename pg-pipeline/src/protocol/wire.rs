@@ -31,7 +31,7 @@ use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Wire};
 pub(crate) use pending::Pending;
 use pending::{Kind, Parses, PendingPart};
 
-use super::answer::{Answer, Ran};
+use super::answer::{Answer, Ran, Stale};
 use super::cache::{Cache, Prepared, StatementId};
 use super::fields::parse_error_fields;
 use super::messages::{Header, Reader, Tag, Verb, largest, malformed};
@@ -271,12 +271,14 @@ impl PgWire {
                 let skip = usize::from(*opened);
                 if let Some(error) = error {
                     let several = parts.len() > 1 + skip;
-                    let refused = pending.refused(error, self.status);
-                    let item = pending.at.saturating_sub(skip);
-                    return if several {
-                        refused.map_err(|error| error.context(format!("batch item {item}")))
-                    } else {
-                        refused
+                    let stale = pending.stale(&error, self.status);
+                    let mut error = Fault::refused(error);
+                    if several {
+                        error = error.context(format!("batch item {}", pending.at.saturating_sub(skip)));
+                    }
+                    return match stale {
+                        Some((relearn, safe)) => Ok(Answer::Stale(Stale { error, relearn, safe })),
+                        None => Err(error),
                     };
                 }
                 let description = parts.last().and_then(|part| part.prepared.description.get().cloned());

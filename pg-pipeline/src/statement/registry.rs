@@ -19,6 +19,9 @@ pub(crate) struct Learned {
     pub(crate) text: Box<str>,
     pub(crate) hash: u64,
     pub(crate) class: Class,
+    /// How often what was known of the text turned out to be out of date: what a connection has prepared from older
+    /// knowledge is of no use.
+    pub(crate) generation: u64,
     /// Known once some server has been asked.
     parameters: OnceLock<Box<[Type]>>,
     /// Smoothed time that the server works on it, in microseconds.
@@ -40,8 +43,28 @@ impl Learned {
             text: key.text.into(),
             hash: key.hash,
             class: classify(key.text),
+            generation: 0,
             parameters: OnceLock::new(),
             micros: AtomicU32::new(Self::UNKNOWN_MICROS),
+            used: AtomicU64::new(0),
+            asking: AtomicBool::new(false),
+            asked: Notify::new(),
+        })
+    }
+
+    /// The same statement for connections to prepare anew, with the parameter types if they are still good.
+    pub(crate) fn renewed(&self, keep_parameters: bool) -> Arc<Self> {
+        let parameters = match self.parameters() {
+            Some(types) if keep_parameters => OnceLock::from(Box::from(types)),
+            _ => OnceLock::new(),
+        };
+        Arc::new(Self {
+            text: self.text.clone(),
+            hash: self.hash,
+            class: self.class,
+            generation: self.generation + 1,
+            parameters,
+            micros: AtomicU32::new(self.expected_micros()),
             used: AtomicU64::new(0),
             asking: AtomicBool::new(false),
             asked: Notify::new(),
@@ -126,11 +149,21 @@ impl Registry {
         Ok(new)
     }
 
-    /// Starts again with a statement whose parameter types have changed.
-    pub(crate) fn relearn(&self, old: &Arc<Learned>) -> Arc<Learned> {
-        let new = Learned::new(old.key());
-        self.insert(&new);
-        new
+    /// Starts again with a statement of which the knowledge is out of date; `keep_parameters` says that their types are
+    /// still good. Whoever finds that out first decides.
+    pub(crate) fn renew(&self, old: &Arc<Learned>, keep_parameters: bool) -> Arc<Learned> {
+        self.replace(&old.renewed(keep_parameters))
+    }
+
+    /// Replaces what was known of the same text, unless that is as new.
+    pub(crate) fn replace(&self, new: &Arc<Learned>) -> Arc<Learned> {
+        match self.get(new.key()) {
+            Some(known) if known.generation >= new.generation => known,
+            _ => {
+                self.insert(new);
+                Arc::clone(new)
+            }
+        }
     }
 
     /// Replaces what was known of the same text.
@@ -220,7 +253,8 @@ mod tests {
         let second = registry.get_or_insert(key("b")).expect("a plain text");
         assert!(Arc::ptr_eq(&registry.get(key("a")).expect("known"), &first));
         assert!(registry.get(key("c")).is_none());
-        let new = registry.relearn(&first);
+        let new = registry.renew(&first, false);
+        assert!(Arc::ptr_eq(&registry.renew(&first, false), &new), "found out a second time");
         assert!(Arc::ptr_eq(&registry.get(key("a")).expect("known"), &new));
         assert!(Arc::ptr_eq(&registry.get(key("b")).expect("known"), &second));
     }

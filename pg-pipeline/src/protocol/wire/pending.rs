@@ -9,7 +9,6 @@ use postgres_types::Oid;
 use smallvec::SmallVec;
 use wire_pipeline::answer::{Budget, Chunks, Collector};
 
-use super::super::answer::{Answer, Stale};
 use super::super::cache::{Prepared, StatementId};
 use super::super::messages::{Description, Tag, malformed, parameter_types};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
@@ -174,21 +173,22 @@ impl Pending {
         whole && self.closes.is_empty()
     }
 
-    /// The server refused. When nothing was executed and no transaction was open, and the reason is that what was
-    /// known of the statement is out of date, it may be run again.
-    pub(super) fn refused(&self, error: DatabaseError, status: u8) -> Result<Answer, Fault> {
+    /// Whether the server refused because what was known of the statement is out of date: then whether its parameter
+    /// types are, and whether it may be run again because nothing was executed and no transaction is open.
+    pub(super) fn stale(&self, error: &DatabaseError, status: u8) -> Option<(bool, bool)> {
         let relearn = match error.code() {
             // The plan's result changed; the statement does not exist.
             "0A000" | "26000" => false,
-            // Types do not fit (any more).
-            "42804" | "42883" | "42P08" | "42P18" | "42725" | "42846" | "42P02" | "22P03" | "08P01" => true,
-            _ => return Err(Fault::refused(error)),
+            // Types do not fit (any more); of a type that was dropped the server says XX000.
+            "42804" | "42883" | "42P08" | "42P18" | "42725" | "42846" | "42P02" | "22P03" | "08P01"
+            | "XX000" => true,
+            _ => return None,
         };
-        let alone = matches!(&self.kind, Kind::Run { opened: false, .. });
-        if alone && !self.executed && !self.bound && status == b'I' {
-            return Ok(Answer::Stale(Stale { error: Fault::refused(error), relearn }));
+        if self.bound {
+            return None;
         }
-        Err(Fault::refused(error))
+        let alone = matches!(&self.kind, Kind::Run { opened: false, .. });
+        Some((relearn, alone && !self.executed && status == b'I'))
     }
 
     pub(super) fn rows(&mut self) -> Result<Chunks, Fault> {

@@ -314,6 +314,8 @@ fn describe(reply: Result<Answer, Fault>) -> String {
         Ok(Answer::Ran(ran)) => describe_ran(ran),
         Ok(Answer::Learnt { parameters }) => format!("learnt {parameters:?}"),
         Ok(Answer::Script) => "script".to_owned(),
+        // Whoever asked is told; what was known of the statement is renewed all the same.
+        Ok(Answer::Stale(stale)) if !stale.safe => describe_error(&stale.error),
         Ok(Answer::Stale(stale)) => {
             let again = if stale.relearn { "learn again" } else { "parse again" };
             format!("stale, {again}: {}", stale.error.server().expect("the server's").code())

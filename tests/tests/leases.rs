@@ -1,0 +1,308 @@
+//! Leases: one task has a connection alone, everybody else goes on, and what it leaves behind is put right.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use integration_tests::{
+    all_shared, connections, eventually, named_pool, own_name, poll_then_drop, pool, postgres,
+};
+use pg_pipeline::{ErrorKind, Outcome, Phase, PipeState, Pool, Session};
+
+async fn all_leases(pool: &Pool) -> Vec<Session> {
+    let mut sessions = Vec::new();
+    for _ in 0..6 {
+        sessions.push(pool.session().await.expect("a session"));
+    }
+    sessions
+}
+
+#[tokio::test]
+async fn when_all_leases_are_held_the_next_one_fails_in_time_and_queries_go_on() {
+    let acquire_timeout = Duration::from_millis(300);
+    let pool =
+        Pool::builder(postgres().await).acquire_timeout(acquire_timeout).connect().await.expect("a pool");
+    all_shared(&pool).await;
+    let held = all_leases(&pool).await;
+    // Of eight pipes two always stay shared.
+    let shared = pool.stats().pipes.iter().filter(|pipe| pipe.state == PipeState::Shared).count();
+    assert_eq!((pool.stats().leased, shared), (6, 2));
+    // Every holder asks for a second one, as nested transactions do.
+    let began = Instant::now();
+    let askers: Vec<_> = (0..held.len())
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { pool.begin().await })
+        })
+        .collect();
+    while askers.iter().any(|asker| !asker.is_finished()) {
+        let (one,): (i32,) = pool.query_one("SELECT 1", ()).await.expect("queries go on");
+        assert_eq!(one, 1);
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        began.elapsed() >= acquire_timeout && began.elapsed() < acquire_timeout * 10,
+        "{:?}",
+        began.elapsed()
+    );
+    for asker in askers {
+        let error = asker.await.expect("no panic").expect_err("no lease is left");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::NotSent));
+        assert_eq!(error.phase(), Some(Phase::Lease));
+        let message = error.to_string();
+        for part in ["acquire_timeout (300 ms)", "6 of 6", "oldest for 0.", "raise `connections`"] {
+            assert!(message.contains(part), "{part:?} in {message}");
+        }
+    }
+    drop(held);
+    pool.begin().await.expect("there are leases again").rollback().await.expect("nothing to do");
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn who_waits_longest_is_served_first() {
+    let pool = Pool::builder(postgres().await).connections(2).connect().await.expect("a pool");
+    all_shared(&pool).await;
+    let first = pool.session().await.expect("the only lease");
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..50_usize {
+        let (asker, served) = (pool.clone(), Arc::clone(&served));
+        waiters.push(tokio::spawn(async move {
+            let tx = asker.begin().await.expect("a lease");
+            served.lock().expect("unpoisoned").push(number);
+            tx.execute("SELECT 1", ()).await.expect("works");
+        }));
+        eventually("it waits", || async { pool.stats().waiting_for_lease == number + 1 }).await;
+    }
+    drop(first);
+    for waiter in waiters {
+        waiter.await.expect("no waiter fails");
+    }
+    assert_eq!(*served.lock().expect("unpoisoned"), (0..50).collect::<Vec<_>>());
+    pool.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_overtaken_for_long() {
+    let pool = pool().await;
+    all_shared(&pool).await;
+    let workers: Vec<_> = (0..60)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                let (mut longest, mut sum) = (Duration::ZERO, Duration::ZERO);
+                for _ in 0..10 {
+                    let began = Instant::now();
+                    let tx = pool.begin().await.expect("a lease");
+                    let waited = began.elapsed();
+                    longest = longest.max(waited);
+                    sum += waited;
+                    tx.execute("SELECT pg_sleep(0.01)", ()).await.expect("works");
+                    tx.rollback().await.expect("over");
+                }
+                (longest, sum / 10)
+            })
+        })
+        .collect();
+    let mut waits = Vec::new();
+    for worker in workers {
+        waits.push(worker.await.expect("no worker fails"));
+    }
+    let mean = waits.iter().map(|(_, mean)| *mean).sum::<Duration>() / 60;
+    let longest = waits.iter().map(|(longest, _)| *longest).max().expect("workers");
+    // In order of arrival all wait about equally long; a stack would let some wait for the whole run.
+    assert!(longest < mean * 4 + Duration::from_millis(100), "longest {longest:?}, mean {mean:?}");
+    pool.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_waiters_that_give_up_leave_the_lease_to_the_next_one() {
+    let pool = pool().await;
+    all_shared(&pool).await;
+    let held = all_leases(&pool).await;
+    let waiters: Vec<_> = (0..1_000)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { pool.session().await })
+        })
+        .collect();
+    eventually("all wait", || async { pool.stats().waiting_for_lease == 1_000 }).await;
+    // Some leases come back while the waiters go.
+    let mut held = held.into_iter();
+    for (number, waiter) in waiters.iter().enumerate() {
+        waiter.abort();
+        if number % 200 == 0 {
+            drop(held.next());
+        }
+    }
+    for waiter in waiters {
+        // Either it was aborted, or it had its lease before: then that is dropped here.
+        drop(waiter.await);
+    }
+    let began = Instant::now();
+    let session = pool.session().await.expect("a lease at once");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    session.execute("SELECT 1", ()).await.expect("works");
+    assert_eq!(pool.stats().waiting_for_lease, 0);
+    drop((session, held));
+    all_shared(&pool).await;
+    assert_eq!(pool.stats().leased, 0);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn an_acquisition_cancelled_at_any_poll_loses_no_lease() {
+    let pool = Pool::builder(postgres().await).connections(2).connect().await.expect("a pool");
+    all_shared(&pool).await;
+    for polls in 0..20 {
+        if let Some(session) = poll_then_drop(pool.session(), polls % 5).await {
+            session.expect("a session").execute("SELECT 1", ()).await.expect("works");
+        }
+        if let Some(tx) = poll_then_drop(pool.begin(), polls % 5).await {
+            tx.expect("a transaction").execute("SELECT 1", ()).await.expect("works");
+        }
+    }
+    pool.session().await.expect("the lease is still there").execute("SELECT 1", ()).await.expect("works");
+    eventually("it is back", || async { pool.stats().leased == 0 }).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn of_two_pipes_one_can_be_leased_and_of_one_none() {
+    let two = Pool::builder(postgres().await)
+        .connections(2)
+        .acquire_timeout(Duration::from_millis(100))
+        .connect()
+        .await
+        .expect("a pool");
+    let session = two.session().await.expect("a session");
+    session.execute("SELECT 1", ()).await.expect("works");
+    let error = two.begin().await.expect_err("the other pipe stays shared");
+    assert!(error.to_string().contains("1 of 1"), "{error}");
+    two.query_one::<(i32,)>("SELECT 1", ()).await.expect("works");
+    drop(session);
+    two.begin().await.expect("a lease again").execute("SELECT 1", ()).await.expect("works");
+    two.close().await;
+
+    let one = Pool::builder(postgres().await).connections(1).connect().await.expect("a pool");
+    for error in [
+        one.begin().await.map(drop).expect_err("none"),
+        one.session().await.map(drop).expect_err("none"),
+        one.batch_execute("SELECT 1").await.expect_err("none"),
+    ] {
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Config, Outcome::NotSent));
+        assert!(error.to_string().contains("set `connections` to 2"), "{error}");
+    }
+    one.query_one::<(i32,)>("SELECT 1", ()).await.expect("works");
+    one.close().await;
+}
+
+#[tokio::test]
+async fn a_session_keeps_its_state_across_statements() {
+    let pool = pool().await;
+    let session = pool.session().await.expect("a session");
+    let (own,): (i32,) = session.query_one("SELECT pg_backend_pid()", ()).await.expect("a number");
+    session.execute("SET application_name = 'kept'", ()).await.expect("set");
+    session.execute("CREATE TEMP TABLE scratch (n int4)", ()).await.expect("created");
+    session
+        .execute("DECLARE held CURSOR WITH HOLD FOR SELECT generate_series(1, 5)", ())
+        .await
+        .expect("declared");
+    for n in 0..20 {
+        session.execute("INSERT INTO scratch VALUES ($1)", (n,)).await.expect("a write");
+        // The others' work changes nothing here.
+        pool.execute("SELECT 1", ()).await.expect("works");
+    }
+    let (pid, name, count): (i32, String, i64) = session
+        .query_one("SELECT pg_backend_pid(), current_setting('application_name'), count(*) FROM scratch", ())
+        .await
+        .expect("a look");
+    assert_eq!((pid, name.as_str(), count), (own, "kept", 20));
+    let fetched: Vec<(i32,)> = session.query("FETCH 3 FROM held", ()).await.expect("rows");
+    assert_eq!(fetched, [(1,), (2,), (3,)]);
+    drop(session);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn what_a_session_held_is_free_when_it_is_dropped() {
+    let name = own_name("held");
+    let (pool, other) = (named_pool(&name).await, pool().await);
+    let key = i64::from(std::process::id()) << 20;
+    for state in ["at rest", "in a transaction", "in a failed transaction", "under way"] {
+        let session = pool.session().await.expect("a session");
+        let (pid,): (i32,) = session.query_one("SELECT pg_backend_pid()", ()).await.expect("a number");
+        session
+            .batch_execute(&format!(
+                "SELECT pg_advisory_lock({key}); LISTEN {name}; CREATE TEMP TABLE scratch (n int4); \
+                 SET application_name = '{name}'; SET work_mem = '123kB'"
+            ))
+            .await
+            .expect("held");
+        let (free,): (bool,) =
+            other.query_one("SELECT pg_try_advisory_lock($1)", (key,)).await.expect("an answer");
+        assert!(!free, "{state}");
+        match state {
+            "in a transaction" => {
+                session.batch_execute("BEGIN; SELECT pg_advisory_lock(1)").await.expect("open")
+            }
+            "in a failed transaction" => {
+                session.batch_execute("BEGIN").await.expect("open");
+                session.execute("SELECT 1/0", ()).await.expect_err("division by zero");
+            }
+            "under way" => {
+                assert!(poll_then_drop(session.execute("SELECT pg_sleep(0.05)", ()), 2).await.is_none());
+            }
+            _ => {}
+        }
+        drop(session);
+        eventually("the lock is free", || async {
+            let (free,): (bool,) = other
+                .query_one(
+                    "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = $1)",
+                    (pid,),
+                )
+                .await
+                .expect("an answer");
+            free
+        })
+        .await;
+        all_shared(&pool).await;
+        for _ in 0..32 {
+            let (memory, channels, scratch): (String, i64, i64) = pool
+                .query_one(
+                    "SELECT current_setting('work_mem'), (SELECT count(*) FROM pg_listening_channels()), \
+                     (SELECT count(*) FROM pg_class WHERE oid = to_regclass('pg_temp.scratch'))",
+                    (),
+                )
+                .await
+                .expect("a look");
+            assert_ne!(memory, "123kB", "{state}");
+            assert_eq!((channels, scratch), (0, 0), "{state}");
+        }
+        assert_eq!(connections(&other, &name, "idle in transaction%").await, 0, "{state}");
+        assert_eq!(connections(&other, &name, "%").await, 8, "no connection was thrown away: {state}");
+    }
+    pool.close().await;
+    other.close().await;
+}
+
+#[tokio::test]
+async fn statements_of_a_session_run_in_the_order_of_their_first_poll() {
+    let pool = pool().await;
+    let session = pool.session().await.expect("a session");
+    session.execute("CREATE TEMP TABLE scratch (id serial, n int4)", ()).await.expect("created");
+    for round in 0..10 {
+        let base = round * 3;
+        tokio::try_join!(
+            session.execute(format!("INSERT INTO scratch (n) VALUES ($1) RETURNING {round}"), (base,)),
+            session.execute("INSERT INTO scratch (n) VALUES ($1)", (base + 1,)),
+            session.execute(format!("INSERT INTO scratch (n) VALUES ($1 + 0 * {round})"), (base + 2,)),
+        )
+        .expect("all run");
+    }
+    let rows: Vec<(i32,)> = session.query("SELECT n FROM scratch ORDER BY id", ()).await.expect("rows");
+    assert_eq!(rows, (0..30).map(|n| (n,)).collect::<Vec<_>>());
+    drop(session);
+    pool.close().await;
+}
