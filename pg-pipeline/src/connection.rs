@@ -8,7 +8,6 @@ use crate::client::{client, sealed::Sealed};
 use crate::config::Config;
 use crate::connect::PgDriver;
 use crate::error::Error;
-use crate::pool::engine_options;
 
 /// A connection of its own: what a classical checkout pool manages, and what tools use.
 ///
@@ -26,7 +25,7 @@ impl Connection {
     ///
     /// What cannot be used in the configuration, or why there is no connection.
     pub async fn connect(config: Config) -> Result<Self, Error> {
-        let options = engine_options(config.pool_options());
+        let options = config.pool_options().into();
         let knowledge = Knowledge::new(config.pool_options());
         let driver = PgDriver::new(config)?;
         let lease = wire_pipeline::pool::exclusive(driver, options).await?;

@@ -84,7 +84,7 @@
 //!
 //! By the same names in the URL (`?connections=8`), in [`Config`] and in [`PoolBuilder`].
 //!
-#![doc = include_str!("config/options.md")]
+#![doc = wire_pipeline::option_table!()]
 //!
 //! # Runtimes
 //!

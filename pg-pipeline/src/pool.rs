@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire_pipeline::options::{BatchesOut, Options};
 pub use wire_pipeline::stats::{PipeState, PipeStats, PoolStats};
 
 use crate::batch::Batch;
 use crate::caller::{CallOptions, Caller, Knowledge, Lane, Leased, Takes};
 use crate::client::{client, sealed::Sealed};
-use crate::config::{Config, PoolOptions};
+use crate::config::Config;
 use crate::connect::PgDriver;
 use crate::error::Error;
 use crate::session::Session;
@@ -237,25 +236,9 @@ impl PoolBuilder {
     }
 
     fn start(self) -> Result<Pool, Error> {
-        let options = engine_options(self.config.pool_options());
+        let options = self.config.pool_options().into();
         let knowledge = Knowledge::new(self.config.pool_options());
         let driver = PgDriver::new(self.config)?;
         Ok(Pool { engine: wire_pipeline::Pool::start(driver, options), knowledge })
-    }
-}
-
-pub(crate) fn engine_options(options: &PoolOptions) -> Options {
-    Options {
-        connections: options.connections(),
-        max_in_flight: options.max_in_flight(),
-        max_answer_bytes: options.max_answer_bytes(),
-        answer_budget: options.answer_budget(),
-        queue_bytes: options.queue_bytes(),
-        connect_timeout: options.connect_timeout(),
-        query_timeout: options.query_timeout(),
-        acquire_timeout: options.acquire_timeout(),
-        max_lifetime: options.max_lifetime().unwrap_or(Duration::ZERO),
-        batches_out: BatchesOut::Adaptive,
-        seed: None,
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod buffer;
+pub mod config;
 pub mod error;
 pub mod lease;
 pub mod options;

@@ -10,29 +10,24 @@ mod environment;
 mod host;
 mod keywords;
 mod not_offered;
-mod options;
-mod password;
 mod ssl;
 #[cfg(test)]
 mod tests;
-mod units;
-mod url;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 pub(crate) use self::host::{Host, HostKind};
-pub use self::options::{OPTIONS, OptionInfo, PoolOptions};
 pub use self::ssl::SslMode;
+use wire_pipeline::config::units::{self, Plain};
+use wire_pipeline::config::{self, Password, Setting, invalid, quoted_list, show_name, url};
+pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
 
 use self::host::Addresses;
-use self::password::Password;
-use self::units::Plain;
 use crate::auth::RequireAuth;
-use crate::error::{Error, ErrorKind, Fault, Outcome};
+use crate::error::{Error, Fault};
 
 /// What to connect to and as whom, and the options of the pool.
 ///
@@ -104,7 +99,7 @@ impl FromStr for Config {
     ///
     /// # Errors
     ///
-    /// Of kind [`ErrorKind::Config`], naming the option or the part of the URL, and never showing a value.
+    /// Of kind [`ErrorKind::Config`](crate::ErrorKind::Config), naming the option or the part of the URL, and never showing a value.
     fn from_str(text: &str) -> Result<Self, Error> {
         Ok(Self::new().apply(parse_text(text)?)?)
     }
@@ -136,7 +131,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Of kind [`ErrorKind::Config`] if the option is unknown or the value is none of its values.
+    /// Of kind [`ErrorKind::Config`](crate::ErrorKind::Config) if the option is unknown or the value is none of its values.
     pub fn option(self, name: &str, value: &str) -> Result<Self, Error> {
         Ok(self.apply(vec![Setting::new(name.to_owned(), value.to_owned())])?)
     }
@@ -200,7 +195,7 @@ impl Config {
             return Err(invalid(format!(
                 "unknown option {}; the options are libpq's and {}",
                 show_name(name),
-                options::names()
+                config::names()
             )));
         };
         if rule.asks(value)? {
@@ -312,23 +307,18 @@ impl fmt::Debug for Config {
     }
 }
 
-/// One option as it was given. No `Debug`: the value may be a password.
-struct Setting {
-    name: Cow<'static, str>,
-    value: String,
-}
-
-impl Setting {
-    fn new(name: impl Into<Cow<'static, str>>, value: String) -> Self {
-        Self { name: name.into(), value }
-    }
-}
-
 /// Cuts either text form; blanks around it (the newline of a file) do not count.
 fn parse_text(text: &str) -> Result<Vec<Setting>, Fault> {
     let text = text.trim();
     if let Some(rest) = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://")) {
-        return url::parse(rest);
+        let mut settings = url::parse(rest)?;
+        for setting in &mut settings {
+            // libpq takes JDBC's `ssl=true` in URLs.
+            if setting.name == "ssl" && setting.value == "true" {
+                *setting = Setting::new("sslmode", "require".to_owned());
+            }
+        }
+        return Ok(settings);
     }
     let scheme = text.find(|c: char| !c.is_ascii_alphanumeric()).and_then(|end| text.get(end..));
     if scheme.is_some_and(|rest| rest.starts_with("://")) {
@@ -352,21 +342,4 @@ fn text(value: &str) -> Option<String> {
 /// Zero leaves the value to the operating system.
 fn nonzero(value: Duration) -> Option<Duration> {
     (!value.is_zero()).then_some(value)
-}
-
-/// An option's name for a message, if it looks like one: what stands in its place may be part of a password.
-fn show_name(name: &str) -> Cow<'static, str> {
-    let is_word = !name.is_empty()
-        && name.len() <= 40
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
-    if is_word { format!("`{name}`").into() } else { "whose name is not a word".into() }
-}
-
-fn quoted_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-#[cold]
-fn invalid(message: impl Into<Cow<'static, str>>) -> Fault {
-    Fault::new(ErrorKind::Config, Outcome::NotSent, message)
 }

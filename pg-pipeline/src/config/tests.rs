@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::error::{ErrorKind, Outcome};
 
 /// Every character that has ended up in a bug report about passwords.
 const PASSWORD: &str = "p@:/?#[]%$ {+é'\\&=;,\"";

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::units::{self, Plain};
 use super::{invalid, quoted_list};
-use crate::error::Fault;
+use crate::error::{Error, ServerError};
 
 /// One option of the pool, as documentation shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,30 @@ pub const OPTIONS: &[OptionInfo] = &[
     option("password", "from config", "a value or an async provider (rotating tokens)"),
 ];
 
+/// The table of the pool's options, for documentation. A macro, because attributes take no constants.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! option_table {
+    () => {
+        "\
+| option | default | meaning |\n\
+|---|---|---|\n\
+| `connections` | 8 | fixed number of pipes, 1 to 1024; 1 allows no lease |\n\
+| `max_in_flight` | 256 | entries per pipe, 1 to 65,536; 1 switches pipelining off |\n\
+| `max_answer_bytes` | 256 MiB | one answer over this fails alone |\n\
+| `answer_budget` | 1 GiB | bytes of answers that the pool holds at a time |\n\
+| `queue_bytes` | 4 MiB | bytes per pipe that wait to be sent |\n\
+| `connect_timeout` | 10 s | name resolution, TCP, TLS, authentication and set-up together |\n\
+| `query_timeout` | 30 s | shared queries and statements on leases, queueing included; streams and COPY: per step |\n\
+| `acquire_timeout` | 5 s | waiting for a lease |\n\
+| `statement_cache` | 256 | prepared statements per pipe, 0 to 65,536; 0 = no named statements (transaction poolers) |\n\
+| `max_lifetime` | 30 min | a pipe is replaced after this time ± 10 %, one at a time, after its successor is ready; 0 = never |\n\
+| `setup` | none | statements that every new pipe runs, and again after a reset |\n\
+| `password` | from config | a value or an async provider (rotating tokens) |\n\
+"
+    };
+}
+
 const KIB: usize = 1 << 10;
 const MIB: usize = KIB << 10;
 const GIB: usize = MIB << 10;
@@ -70,24 +94,24 @@ const MAX_LIFETIME: Duration = Duration::from_secs(365 * DAY.as_secs());
 
 /// The pool's options.
 ///
-#[doc = include_str!("options.md")]
+#[doc = crate::option_table!()]
 ///
 /// Durations are written as plain seconds or with a unit (`500ms`, `30s`, `10min`, `1h`, `1d`); timeouts lie
 /// between 1 ms and 7 days, and there is no way to wait for ever. Sizes are written as plain bytes or with a
 /// unit (`64kB`, `4MiB`, `1GiB`, powers of 1024) and are at least 1 byte.
 #[derive(Clone)]
 pub struct PoolOptions {
-    pub(super) connections: usize,
-    pub(super) max_in_flight: usize,
-    pub(super) max_answer_bytes: usize,
-    pub(super) answer_budget: usize,
-    pub(super) queue_bytes: usize,
-    pub(super) connect_timeout: Duration,
-    pub(super) query_timeout: Duration,
-    pub(super) acquire_timeout: Duration,
-    pub(super) statement_cache: usize,
-    pub(super) max_lifetime: Duration,
-    pub(super) setup: Vec<String>,
+    connections: usize,
+    max_in_flight: usize,
+    max_answer_bytes: usize,
+    answer_budget: usize,
+    queue_bytes: usize,
+    connect_timeout: Duration,
+    query_timeout: Duration,
+    acquire_timeout: Duration,
+    statement_cache: usize,
+    max_lifetime: Duration,
+    setup: Vec<String>,
 }
 
 impl Default for PoolOptions {
@@ -165,7 +189,8 @@ impl PoolOptions {
     }
 
     /// Sets the option `name` from its text; `None` if the pool has no such option.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Option<Result<(), Fault>> {
+    #[doc(hidden)]
+    pub fn set<S: ServerError>(&mut self, name: &str, value: &str) -> Option<Result<(), Error<S>>> {
         let seconds = |value| units::duration(name, value, Plain::Seconds);
         Some(match name {
             "connections" => store(&mut self.connections, units::count(name, value)),
@@ -187,7 +212,8 @@ impl PoolOptions {
     }
 
     /// Whether every value lies in its range; the error names the option that does not, and the range.
-    pub(super) fn check(&self) -> Result<(), Fault> {
+    #[doc(hidden)]
+    pub fn check<S: ServerError>(&self) -> Result<(), Error<S>> {
         check_count("connections", self.connections, &CONNECTIONS)?;
         check_count("max_in_flight", self.max_in_flight, &MAX_IN_FLIGHT)?;
         check_count("statement_cache", self.statement_cache, &STATEMENT_CACHE)?;
@@ -222,11 +248,61 @@ impl PoolOptions {
     }
 }
 
-fn store<T>(field: &mut T, value: Result<T, Fault>) -> Result<(), Fault> {
+/// For the builders of the drivers: values are stored as they come, and checked when connecting.
+macro_rules! setters {
+    ($($setter:ident $field:ident: $type:ty;)+) => {
+        impl PoolOptions {
+            $(
+                #[doc(hidden)]
+                pub fn $setter(&mut self, value: $type) {
+                    self.$field = value;
+                }
+            )+
+        }
+    };
+}
+
+setters! {
+    set_connections connections: usize;
+    set_max_in_flight max_in_flight: usize;
+    set_max_answer_bytes max_answer_bytes: usize;
+    set_answer_budget answer_budget: usize;
+    set_queue_bytes queue_bytes: usize;
+    set_connect_timeout connect_timeout: Duration;
+    set_query_timeout query_timeout: Duration;
+    set_acquire_timeout acquire_timeout: Duration;
+    set_statement_cache statement_cache: usize;
+    set_max_lifetime max_lifetime: Duration;
+    set_setup setup: Vec<String>;
+}
+
+impl From<&PoolOptions> for crate::Options {
+    fn from(options: &PoolOptions) -> Self {
+        Self {
+            connections: options.connections,
+            max_in_flight: options.max_in_flight,
+            max_answer_bytes: options.max_answer_bytes,
+            answer_budget: options.answer_budget,
+            queue_bytes: options.queue_bytes,
+            connect_timeout: options.connect_timeout,
+            query_timeout: options.query_timeout,
+            acquire_timeout: options.acquire_timeout,
+            max_lifetime: options.max_lifetime,
+            batches_out: crate::options::BatchesOut::Adaptive,
+            seed: None,
+        }
+    }
+}
+
+fn store<T, S: ServerError>(field: &mut T, value: Result<T, Error<S>>) -> Result<(), Error<S>> {
     value.map(|value| *field = value)
 }
 
-fn check_count(name: &str, value: usize, range: &RangeInclusive<usize>) -> Result<(), Fault> {
+fn check_count<S: ServerError>(
+    name: &str,
+    value: usize,
+    range: &RangeInclusive<usize>,
+) -> Result<(), Error<S>> {
     if range.contains(&value) {
         return Ok(());
     }
@@ -234,7 +310,7 @@ fn check_count(name: &str, value: usize, range: &RangeInclusive<usize>) -> Resul
 }
 
 /// The names of the pool's options, for the message about an unknown one.
-pub(super) fn names() -> String {
+pub fn names() -> String {
     quoted_list(OPTIONS.iter().map(|option| option.name))
 }
 
@@ -262,6 +338,15 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
+    use crate::config::tests::Fault;
+
+    fn set(options: &mut PoolOptions, name: &str, value: &str) {
+        options.set(name, value).unwrap().unwrap_or_else(|error: Fault| panic!("{error}"));
+    }
+
+    fn check(options: &PoolOptions) -> Result<(), Fault> {
+        options.check()
+    }
 
     #[test]
     fn the_table_states_the_defaults_in_code() {
@@ -272,9 +357,9 @@ mod tests {
             }
             // Far from every default, so that a setting which does nothing shows.
             let mut options = PoolOptions::default();
-            options.set(name, "77").unwrap().unwrap();
+            set(&mut options, name, "77");
             assert_ne!(format!("{options:?}"), defaults, "{name}");
-            options.set(name, default).unwrap().unwrap();
+            set(&mut options, name, default);
             assert_eq!(format!("{options:?}"), defaults, "{name}");
         }
         assert!(PoolOptions::default().setup().is_empty());
@@ -286,7 +371,7 @@ mod tests {
         for OptionInfo { name, default, meaning } in OPTIONS {
             writeln!(table, "| `{name}` | {default} | {meaning} |").unwrap();
         }
-        assert_eq!(include_str!("options.md"), table);
+        assert_eq!(crate::option_table!(), table);
     }
 
     #[test]
@@ -306,8 +391,8 @@ mod tests {
         ];
         for (name, value, range) in cases {
             let mut options = PoolOptions::default();
-            options.set(name, value).unwrap().unwrap();
-            let error = options.check().unwrap_err().to_string();
+            set(&mut options, name, value);
+            let error = check(&options).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(range), "{name}={value}: {error}");
         }
     }
@@ -316,8 +401,8 @@ mod tests {
     fn zero_means_never_for_the_lifetime() {
         let mut options = PoolOptions::default();
         assert_eq!(options.max_lifetime(), Some(Duration::from_secs(1800)));
-        options.set("max_lifetime", "0").unwrap().unwrap();
-        options.check().unwrap();
+        set(&mut options, "max_lifetime", "0");
+        check(&options).unwrap();
         assert_eq!(options.max_lifetime(), None);
     }
 }

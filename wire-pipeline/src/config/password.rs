@@ -7,13 +7,17 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::error::{ErrorKind, Fault, Outcome};
+use crate::error::{Error, ErrorKind, Outcome, ServerError};
 
 type Answer = Result<String, Box<dyn StdError + Send + Sync>>;
 type Provider = dyn Fn() -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync;
 
+/// A password, or where to get one.
 #[derive(Clone, Default)]
-pub(super) enum Password {
+pub struct Password(Source);
+
+#[derive(Clone, Default)]
+enum Source {
     #[default]
     Unset,
     Value(Arc<str>),
@@ -21,32 +25,34 @@ pub(super) enum Password {
 }
 
 impl Password {
-    /// An empty password counts as none, as in libpq.
-    pub(super) fn value(password: &str) -> Self {
-        if password.is_empty() { Self::Unset } else { Self::Value(password.into()) }
+    /// An empty password counts as none.
+    pub fn value(password: &str) -> Self {
+        Self(if password.is_empty() { Source::Unset } else { Source::Value(password.into()) })
     }
 
-    pub(super) fn provider<F, Fut>(provider: F) -> Self
+    /// `provider` is asked anew for every handshake that needs a password.
+    pub fn provider<F, Fut>(provider: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answer> + Send + 'static,
     {
-        Self::Provider(Arc::new(move || Box::pin(provider())))
+        Self(Source::Provider(Arc::new(move || Box::pin(provider()))))
     }
 
-    pub(super) fn is_set(&self) -> bool {
-        !matches!(self, Self::Unset)
+    /// Whether there is one, or a way to get one.
+    pub fn is_set(&self) -> bool {
+        !matches!(self.0, Source::Unset)
     }
 
     /// The password for one handshake; a provider is asked anew each time.
-    pub(super) async fn get(&self) -> Result<Option<String>, Fault> {
-        match self {
-            Self::Unset => Ok(None),
-            Self::Value(password) => Ok(Some(password.as_ref().to_owned())),
-            Self::Provider(provider) => match provider().await {
+    pub async fn get<S: ServerError>(&self) -> Result<Option<String>, Error<S>> {
+        match &self.0 {
+            Source::Unset => Ok(None),
+            Source::Value(password) => Ok(Some(password.as_ref().to_owned())),
+            Source::Provider(provider) => match provider().await {
                 Ok(password) => Ok((!password.is_empty()).then_some(password)),
                 // Not `Auth`: the server has refused nobody, and the provider may recover.
-                Err(cause) => Err(Fault::new(
+                Err(cause) => Err(Error::new(
                     ErrorKind::Connect,
                     Outcome::NotSent,
                     "the password provider gave no password",
@@ -59,10 +65,10 @@ impl Password {
 
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unset => "none",
-            Self::Value(_) => "<hidden>",
-            Self::Provider(_) => "<provider>",
+        f.write_str(match self.0 {
+            Source::Unset => "none",
+            Source::Value(_) => "<hidden>",
+            Source::Provider(_) => "<provider>",
         })
     }
 }

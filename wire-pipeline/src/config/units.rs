@@ -7,14 +7,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::invalid;
-use crate::error::Fault;
+use crate::error::{Error, ServerError};
 
 /// The unit of a duration that is written as a plain number.
-#[derive(Clone, Copy)]
-pub(super) enum Plain {
-    /// As libpq's `connect_timeout` and `keepalives_idle`, and every option of the pool.
+#[derive(Debug, Clone, Copy)]
+pub enum Plain {
+    /// As every option of the pool.
     Seconds,
-    /// As libpq's `tcp_user_timeout`.
+    /// As some servers' own options.
     Milliseconds,
 }
 
@@ -22,12 +22,12 @@ const MILLISECOND: u64 = 1;
 const SECOND: u64 = 1000;
 
 /// A whole number without a unit.
-pub(super) fn count<T: FromStr>(option: &str, value: &str) -> Result<T, Fault> {
+pub fn count<T: FromStr, S: ServerError>(option: &str, value: &str) -> Result<T, Error<S>> {
     value.trim().parse().map_err(|_| invalid(format!("`{option}` must be a whole number in its range")))
 }
 
-/// A switch, as libpq and `postgresql.conf` write it.
-pub(super) fn flag(option: &str, value: &str) -> Result<bool, Fault> {
+/// A switch, as databases write it.
+pub fn flag<S: ServerError>(option: &str, value: &str) -> Result<bool, Error<S>> {
     match value.trim() {
         "1" | "on" | "true" | "yes" => Ok(true),
         "0" | "off" | "false" | "no" => Ok(false),
@@ -36,7 +36,7 @@ pub(super) fn flag(option: &str, value: &str) -> Result<bool, Fault> {
 }
 
 /// A duration: a plain number, or a number with `ms`, `s`, `min`, `h` or `d`, the units of `postgresql.conf`.
-pub(super) fn duration(option: &str, value: &str, plain: Plain) -> Result<Duration, Fault> {
+pub fn duration<S: ServerError>(option: &str, value: &str, plain: Plain) -> Result<Duration, Error<S>> {
     let wrong = || {
         let unit = match plain {
             Plain::Seconds => "seconds",
@@ -60,7 +60,7 @@ pub(super) fn duration(option: &str, value: &str, plain: Plain) -> Result<Durati
 
 /// A size in bytes: a plain number, or a number with a unit. As in `postgresql.conf` every unit is a power
 /// of 1024, so that `4MB` and `4MiB` are the same.
-pub(super) fn bytes(option: &str, value: &str) -> Result<usize, Fault> {
+pub fn bytes<S: ServerError>(option: &str, value: &str) -> Result<usize, Error<S>> {
     let wrong = || {
         invalid(format!("`{option}` must be a number of bytes, or a number with a unit: 64kB, 4MiB, 1GiB"))
     };
@@ -87,6 +87,7 @@ fn split_number(value: &str) -> Option<(u64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::NoServer;
 
     #[test]
     fn durations_take_plain_numbers_and_units() {
@@ -102,12 +103,16 @@ mod tests {
             ("0", Plain::Seconds, 0),
         ];
         for (text, plain, milliseconds) in cases {
-            assert_eq!(duration("t", text, plain).unwrap(), Duration::from_millis(milliseconds), "{text}");
+            assert_eq!(
+                duration::<NoServer>("t", text, plain).unwrap(),
+                Duration::from_millis(milliseconds),
+                "{text}"
+            );
         }
         for text in
             ["", "s", "-1", "1.5s", "10 minutes", "18446744073709551615", "99999999999999999999", "1s1", "1é"]
         {
-            let error = duration("query_timeout", text, Plain::Seconds).unwrap_err().to_string();
+            let error = duration::<NoServer>("query_timeout", text, Plain::Seconds).unwrap_err().to_string();
             assert!(error.contains("`query_timeout`"), "{text}: {error}");
         }
     }
@@ -123,18 +128,18 @@ mod tests {
             ("4mb", 4 << 20),
             ("1 GiB", 1 << 30),
         ] {
-            assert_eq!(bytes("b", text).unwrap(), size, "{text}");
+            assert_eq!(bytes::<NoServer>("b", text).unwrap(), size, "{text}");
         }
         for text in ["", "MiB", "-1", "1.5MiB", "4 apples", "99999999TiB", "18446744073709551616"] {
-            let error = bytes("queue_bytes", text).unwrap_err().to_string();
+            let error = bytes::<NoServer>("queue_bytes", text).unwrap_err().to_string();
             assert!(error.contains("`queue_bytes`"), "{text}: {error}");
         }
     }
 
     #[test]
     fn switches_take_both_spellings() {
-        assert!(flag("keepalives", "1").unwrap());
-        assert!(!flag("keepalives", "off").unwrap());
-        assert!(flag("keepalives", "2").is_err());
+        assert!(flag::<NoServer>("keepalives", "1").unwrap());
+        assert!(!flag::<NoServer>("keepalives", "off").unwrap());
+        assert!(flag::<NoServer>("keepalives", "2").is_err());
     }
 }

@@ -1,19 +1,19 @@
-//! The URL form: `postgresql://[user[:password]@][host][:port][,…][/dbname][?option=value&…]`.
+//! The URL form: `scheme://[user[:password]@][host][:port][,…][/dbname][?option=value&…]`.
 //!
 //! This module may know how a URL is cut and decoded; it must not know what an option means. What it returns
-//! are the same name and value pairs that the key=value form gives. No error repeats a piece of the URL other
+//! are name and value pairs (`user`, `password`, `host`, `port`, `dbname`, and the options as written). No error repeats a piece of the URL other
 //! than an option's name, because any other piece may belong to a password.
 //!
-//! Source: PostgreSQL documentation, "Connection URIs". As in libpq the credentials end at the first `@`, and
-//! `/` cannot occur in them unless percent-encoded.
+//! The credentials end at the first `@`, and `/` cannot occur in them unless percent-encoded, as libpq has it
+//! (PostgreSQL documentation, "Connection URIs").
 
 use std::borrow::Cow;
 
 use super::{Setting, invalid, show_name};
-use crate::error::Fault;
+use crate::error::{Error, ServerError};
 
 /// What follows the scheme, as settings in the order of the URL.
-pub(super) fn parse(rest: &str) -> Result<Vec<Setting>, Fault> {
+pub fn parse<S: ServerError>(rest: &str) -> Result<Vec<Setting>, Error<S>> {
     let mut settings = Vec::new();
     let mut add = |name: &'static str, value: String| {
         if !value.is_empty() {
@@ -56,18 +56,16 @@ pub(super) fn parse(rest: &str) -> Result<Vec<Setting>, Fault> {
             pair.split_once('=').ok_or_else(|| invalid("an option in the URL has no `=` after its name"))?;
         let name = decode("options' names", name)?;
         let value = decode(&format!("option {}", show_name(&name)), value)?;
-        // libpq takes JDBC's `ssl=true` in URLs.
-        settings.push(if name == "ssl" && value == "true" {
-            Setting::new("sslmode", "require".to_owned())
-        } else {
-            Setting::new(name, value)
-        });
+        settings.push(Setting::new(name, value));
     }
     Ok(settings)
 }
 
+/// Hosts, ports, and what follows them.
+type Cut<'a> = (Vec<&'a str>, Vec<&'a str>, &'a str);
+
 /// Hosts and ports, still encoded and as many of one as of the other, and what follows them.
-fn cut_hosts(mut rest: &str) -> Result<(Vec<&str>, Vec<&str>, &str), Fault> {
+fn cut_hosts<S: ServerError>(mut rest: &str) -> Result<Cut<'_>, Error<S>> {
     let (mut hosts, mut ports) = (Vec::new(), Vec::new());
     loop {
         let host;
@@ -97,8 +95,8 @@ fn cut_hosts(mut rest: &str) -> Result<(Vec<&str>, Vec<&str>, &str), Fault> {
     }
 }
 
-/// Percent-decoding. A blank is refused as in libpq, since it is more often a slip than meant.
-fn decode(field: &str, encoded: &str) -> Result<String, Fault> {
+/// Percent-decoding. A blank is refused, since it is more often a slip than meant.
+fn decode<S: ServerError>(field: &str, encoded: &str) -> Result<String, Error<S>> {
     if encoded.contains(|c: char| c.is_ascii_whitespace() || c.is_ascii_control()) {
         return Err(invalid(format!(
             "the URL's {field} contains a blank or control character; write it percent-encoded (a space is %20)"
