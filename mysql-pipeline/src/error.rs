@@ -1,4 +1,4 @@
-//! The server's own error, as the engine's error carries it.
+//! The error that every call of this crate returns, and the server's own error with all its fields.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,6 +8,77 @@ pub use wire_pipeline::error::{ErrorKind, Outcome, Phase};
 
 /// The engine's error, carrying this server's.
 pub(crate) type Fault = wire_pipeline::error::Error<DatabaseError>;
+
+/// What went wrong, what is known of the statement, and what the server said.
+///
+/// [`kind`](Self::kind) says what went wrong, [`outcome`](Self::outcome) whether the statement ran. The
+/// message never holds a password or a parameter; the server's own words are in it, and they may quote a value that was
+/// refused.
+#[derive(Clone)]
+pub struct Error(Fault);
+
+impl Error {
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind()
+    }
+
+    /// What is known of the statement.
+    pub fn outcome(&self) -> Outcome {
+        self.0.outcome()
+    }
+
+    /// The phase that ran out, for [`ErrorKind::Timeout`].
+    pub fn phase(&self) -> Option<Phase> {
+        self.0.phase()
+    }
+
+    /// What the server reported, with every field; also for a connection that the server ended with a reason.
+    pub fn as_database(&self) -> Option<&DatabaseError> {
+        self.0.server()
+    }
+
+    /// The server's five-character SQLSTATE, if it reported an error. [`DatabaseError::number`] says more.
+    pub fn sqlstate(&self) -> Option<&str> {
+        self.as_database().map(DatabaseError::sqlstate)
+    }
+
+    /// Whether running the whole unit of work again is safe and may succeed: nothing was sent and the reason
+    /// may pass, or the server undid the work (a deadlock, 1213).
+    pub fn is_retryable(&self) -> bool {
+        self.0.is_retryable()
+    }
+}
+
+impl Error {
+    pub(crate) fn into_fault(self) -> Fault {
+        self.0
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
 
 /// An error as MySQL and MariaDB report it.
 ///
@@ -48,6 +119,25 @@ impl DatabaseError {
             // were killed (MySQL 3169, MariaDB 1927) or idle for too long (4031).
             1053 | 1077 | 1152..=1161 | 1184 | 1835 | 1927 | 3169 | 4031
         )
+    }
+
+    /// The server has undone the whole transaction, or may have: a deadlock (1213), a full lock table (1206), a
+    /// conflict between members of a group (3101), and by option a lock that could not be had in time (1205).
+    ///
+    /// Sources: `convert_error_code_to_mysql` in `ha_innodb.cc`; MySQL manual, `innodb_rollback_on_timeout`.
+    pub(crate) fn undoes_transaction(&self) -> bool {
+        matches!(self.number, 1205 | 1206 | 1213 | 3101)
+    }
+
+    /// The statement cannot be prepared, but may be run as text: it is of a kind that has no prepared form (1295), or
+    /// there are as many prepared statements as the server allows all its clients together (1461).
+    pub(crate) fn wants_text(&self) -> bool {
+        matches!(self.number, 1295 | 1461)
+    }
+
+    /// It will never have a prepared form.
+    pub(crate) fn has_no_prepared_form(&self) -> bool {
+        self.number == 1295
     }
 
     /// What a connection knows of a statement is out of date, and nothing was executed: the server does not know

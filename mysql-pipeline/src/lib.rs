@@ -1,14 +1,155 @@
-//! MySQL driver that pipelines thousands of queries over a few connections. **Not usable yet.**
+//! MySQL driver on tokio that pipelines thousands of queries over a few connections.
 //!
-//! Only the core of the protocol stands so far: framing, preparing and executing statements as a pure state machine
-//! on the engine `wire-pipeline`, with its tests. There is no way to connect, no authentication, no encryption, no
-//! pool to call and no value types; nothing of this crate is public except the errors.
+//! A query usually checks a connection out of a pool, waits for its answer, and gives it back: with 8 connections, 8
+//! queries run. Here a [`Pool`] keeps a few connections and sends the queries of all tasks down all of them without
+//! waiting for answers in between:
+//!
+//! ```text
+//!        checkout, one connection                pipelined, one connection
+//!   task A  ──query──▶                       task A ──query──▶
+//!           ◀─answer──                       task B ──query──▶
+//!   task B            ──query──▶             task C ──query──▶
+//!                     ◀─answer──                    ◀─answer── A
+//!   task C                      ──query──▶          ◀─answer── B
+//!                               ◀─answer──          ◀─answer── C
+//! ```
+//!
+//! ```no_run
+//! use mysql_pipeline::{FromRow, Pool};
+//!
+//! #[derive(FromRow)]
+//! struct User {
+//!     id: i32,
+//!     name: String,
+//! }
+//!
+//! # async fn example() -> Result<(), mysql_pipeline::Error> {
+//! let pool = Pool::connect("mysql://app:secret@db.internal/app").await?;
+//! let user: User = pool.query_one("SELECT id, name FROM users WHERE id = ?", (7,)).await?;
+//! let renamed = pool.execute("UPDATE users SET name = ? WHERE id = ?", ("Ada", user.id)).await?;
+//! assert_eq!(renamed.rows_affected(), 1);
+//!
+//! let tx = pool.begin().await?; // one connection alone, for as long as it lives
+//! tx.execute("UPDATE accounts SET balance = balance - ? WHERE id = 1", (10_i64,)).await?;
+//! tx.execute("UPDATE accounts SET balance = balance + ? WHERE id = 2", (10_i64,)).await?;
+//! tx.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is shared and what is not
+//!
+//! Connections of the pool are stateless. A statement whose first word opens or ends a transaction or changes the
+//! session (`BEGIN`, `SET`, `USE`, `LOCK TABLES`, temporary tables …, also in `/*! … */`) is refused before it is sent,
+//! and the error names the right call: [`Pool::begin`] or [`Pool::session`], which take one connection out of sharing.
+//! What slips through (a procedure that changes a setting) is noticed by what the server reports of its session, and
+//! the connection is put right before anybody else uses it. Locks taken by functions such as `GET_LOCK` are not
+//! reported: take them on a session.
+//!
+//! Sessions speak `utf8mb4`, have the time zone `+00:00` unless the configuration says otherwise, and the server's
+//! `sql_mode`. [`Executed::rows_affected`] counts the rows that an update matched, also those that had the new values
+//! already.
+//!
+//! # Transactions
+//!
+//! MySQL answers a deadlock by rolling the whole transaction back, and goes on with the next statement. Statements of a
+//! [`Transaction`] are pipelined all the same: they run without autocommit, COMMIT is sent only when every earlier
+//! answer has come, and a transaction that the server has undone is not committed but says so, with an error that
+//! [`is_retryable`](Error::is_retryable).
+//!
+//! # Cancel safety
+//!
+//! Every future may be dropped at any await. A statement whose future is dropped before its bytes went out never runs;
+//! dropped later, it runs, and its answer is read and discarded. A dropped [`Transaction`] or [`Session`], and a
+//! [`Pool::begin`] that is dropped half-way, leave no open transaction behind.
+//!
+//! # Errors
+//!
+//! [`Error::kind`] says what went wrong, [`Error::outcome`] what is known of the statement.
+//!
+//! | situation | kind | outcome |
+//! |---|---|---|
+//! | an option or URL that cannot be used | `Config` | `NotSent` |
+//! | server down, name unknown, server refuses the connection | `Connect` | `NotSent` |
+//! | wrong password, unknown user, unknown method | `Auth` | `NotSent` |
+//! | wrong number of parameters, more than 65,535 of them, more bytes than `max_allowed_packet` | `Encode` | `NotSent` |
+//! | a statement that a shared connection may not run | `SessionState` | `NotSent` |
+//! | the server refuses the statement | `Database` | `Failed` |
+//! | COMMIT, or a further statement, of a transaction that the server has undone | `Database` | `Failed` |
+//! | a script, or a procedure, of which an earlier statement had run | `Database` | `Unknown` |
+//! | no or several rows where one was asked for | `RowCount` | `Completed` |
+//! | a value that is not of the type asked for | `Decode` | `Completed` |
+//! | an answer over `max_answer_bytes`, or over what `answer_budget` leaves | `Busy` | `Completed` |
+//! | deadline passed before it was sent (phase queue), or before a lease was free (phase lease) | `Timeout` | `NotSent` |
+//! | deadline passed while it was sent or answered (phases send, answer) | `Timeout` | `Unknown` |
+//! | connection lost after its bytes went out | `Io` | `Unknown` |
+//! | connection lost before that, on a pool | none: it goes to another connection | |
+//! | connection lost before that, on a lease | `Io`, later `Closed` | `NotSent` |
+//! | the server breaks the protocol | `Protocol` | `Unknown` |
+//! | the pool is closed, or its runtime has ended | `Closed` | `NotSent` |
+//! | a transaction slipped onto a shared connection: behind it, once it was rolled back | `SessionState` | `Failed` |
+//!
+//! Nothing but what was never sent is run again without being asked, except a statement that the server wants to
+//! be prepared again, or that it cannot prepare and takes as text, of which it had executed nothing. [`Statement::idempotent`] and [`CallOptions::idempotent`] allow more.
+//!
+//! # Options
+//!
+//! By the same names in the URL (`?connections=8`), in [`Config`] and in [`PoolBuilder`].
+//!
+#![doc = wire_pipeline::option_table!()]
+//!
+//! # Runtimes
+//!
+//! A pool works on the tokio runtime that it was connected on and may be called from others. An application with one
+//! runtime per core gives each its own pool of at least four connections.
+//!
+//! # Features
+//!
+//! `derive` (default): `#[derive(FromRow)]`. `deadpool`: a manager for classical checkout pools.
+//!
+//! # Not offered yet
+//!
+//! Encrypted connections: `sslMode=REQUIRED` and above is an error, `PREFERRED` and below connects in plain text, where
+//! the first login of a user with `caching_sha2_password` needs `allowPublicKeyRetrieval=true` or a Unix socket.
+//! Statements with parameters when the server has no room for prepared statements (1461), or no prepared form of them
+//! (1295): without parameters they run as text. Streams, several result sets, `LOAD DATA LOCAL`, compression.
 
+mod auth;
+mod batch;
+mod caller;
+mod client;
+mod config;
+mod connect;
+mod connection;
+#[cfg(feature = "deadpool")]
+pub mod deadpool;
 mod error;
-// The faces that call it are still to come; until then only tests do.
-#[cfg_attr(not(test), expect(dead_code, reason = "the faces that call it are still to come"))]
+mod params;
+mod pool;
 mod protocol;
-#[cfg_attr(not(test), expect(dead_code, reason = "the faces that call it are still to come"))]
+mod row;
+mod session;
 mod statement;
+mod transaction;
+pub mod types;
 
-pub use error::{DatabaseError, ErrorKind, Outcome, Phase};
+pub use batch::Batch;
+pub use caller::{CallOptions, Executed};
+pub use client::Client;
+pub use config::{Config, OPTIONS, OptionInfo, PoolOptions, SslMode};
+pub use connection::Connection;
+pub use error::{DatabaseError, Error, ErrorKind, Outcome, Phase};
+pub use params::Params;
+#[cfg(feature = "derive")]
+pub use pipeline_derive::MysqlFromRow as FromRow;
+pub use pool::{PipeState, PipeStats, Pool, PoolBuilder, PoolStats, PoolView};
+pub use row::{Column, FromRow, Row, RowIndex};
+pub use session::Session;
+pub use statement::{IntoStatement, Statement};
+pub use transaction::Transaction;
+
+/// What derived code refers to.
+#[doc(hidden)]
+pub mod __private {
+    pub use wire_pipeline::row::{Field, FieldSource, FromRow};
+}

@@ -1,65 +1,163 @@
-//! Statements: what is asked, apart from every connection.
+//! Statements: what a caller names, what the pool has learnt of it, and what may run where.
 //!
-//! A statement is a text and its hash; it belongs to no connection and to no pool. Which pipe has it prepared, and
-//! under which id, is that pipe's affair ([`crate::protocol`]). The hash selects, the text decides.
+//! A [`Statement`] is logical: a text, its hash and properties. It belongs to no connection and to no pool. Which
+//! pipe has it prepared is that pipe's affair (`protocol::cache`); what its columns are and how long servers work on it
+//! is learnt once per pool ([`Registry`]). The hash selects, the text decides.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::atomic::{AtomicU32, Ordering};
+mod class;
+mod registry;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-/// One seed for the process: a hash is valid in every pool.
+pub(crate) use class::{Class, classify, classify_script};
+pub(crate) use registry::{Learned, Registry};
+
+/// One seed for the process: a handle's hash is valid in every pool.
 static HASHER: LazyLock<foldhash::fast::FixedState> =
     LazyLock::new(|| foldhash::fast::FixedState::with_seed(RandomState::new().hash_one(0_u8)));
 
-/// A statement's text, hashed once, and how long servers work on it.
-#[derive(Debug)]
-pub(crate) struct Statement {
+/// A reusable handle of a statement's text: hashed once, cheap to clone, valid in every pool and on every lease.
+///
+/// Statements given as text work the same; a handle saves hashing the text on every call, and carries properties.
+///
+/// ```
+/// use mysql_pipeline::Statement;
+///
+/// let by_id = Statement::new("SELECT id, randomnumber FROM world WHERE id = ?").read_only();
+/// assert_eq!(by_id.text(), "SELECT id, randomnumber FROM world WHERE id = ?");
+/// ```
+#[derive(Clone)]
+pub struct Statement {
+    inner: Arc<Inner>,
+    idempotent: bool,
+    read_only: bool,
+}
+
+struct Inner {
     text: Box<str>,
     hash: u64,
-    /// Smoothed time that the server works on it, in microseconds.
-    micros: AtomicU32,
 }
 
 impl Statement {
-    /// What a statement that nobody has run yet is expected to take.
-    const UNKNOWN_MICROS: u32 = 100;
-    const LONGEST_MICROS: u32 = 2_000_000;
-
-    pub(crate) fn new(text: impl Into<Box<str>>) -> Arc<Self> {
+    /// A handle of `text`. Nothing is sent: it is prepared on a connection when it is first used there.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
         let text = text.into();
         let hash = HASHER.hash_one(&*text);
-        Arc::new(Self { text, hash, micros: AtomicU32::new(Self::UNKNOWN_MICROS) })
+        Self { inner: Arc::new(Inner { text, hash }), idempotent: false, read_only: false }
     }
 
-    pub(crate) fn text(&self) -> &str {
-        &self.text
+    /// Running it twice is as good as once: it may be run again after a lost connection.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
     }
 
-    pub(crate) fn expected_micros(&self) -> u32 {
-        self.micros.load(Ordering::Relaxed)
+    /// It changes nothing. Implies [`idempotent`](Self::idempotent).
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self.idempotent = true;
+        self
     }
 
-    /// A sixteenth of the difference counts. Two observations at once may lose one: it is an estimate.
-    pub(crate) fn observed_micros(&self, micros: u32) {
-        let before = self.expected_micros();
-        let seen = micros.min(Self::LONGEST_MICROS);
-        let after = before - before / 16 + seen / 16;
-        if after != before {
-            self.micros.store(after.max(1), Ordering::Relaxed);
-        }
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.inner.text
+    }
+
+    /// Whether it was said to be [`idempotent`](Self::idempotent).
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    /// Whether it was said to be [`read_only`](Self::read_only).
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn key(&self) -> StatementKey<'_> {
+        StatementKey { text: &self.inner.text, hash: self.inner.hash }
+    }
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Statement").field(&self.text()).finish()
     }
 }
 
 impl PartialEq for Statement {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || (self.hash == other.hash && self.text == other.text)
+        self.key() == other.key()
     }
 }
 
 impl Eq for Statement {}
 
-impl Hash for Statement {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+/// A text and its hash. The hash selects, the text decides.
+#[derive(Clone, Copy)]
+pub(crate) struct StatementKey<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) hash: u64,
+}
+
+impl<'a> StatementKey<'a> {
+    pub(crate) fn of(text: &'a str) -> Self {
+        Self { text, hash: HASHER.hash_one(text) }
     }
 }
+
+impl PartialEq for StatementKey<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.text == other.text
+    }
+}
+
+/// What can be run: a text or a [`Statement`].
+pub trait IntoStatement: Send + sealed::Sealed {
+    #[doc(hidden)]
+    fn with_key<T>(&self, use_key: impl FnOnce(StatementKeyRef<'_>) -> T) -> T;
+}
+
+/// What [`IntoStatement`] hands over; opaque.
+#[doc(hidden)]
+pub struct StatementKeyRef<'a> {
+    pub(crate) key: StatementKey<'a>,
+    pub(crate) idempotent: bool,
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! texts {
+    ($($type:ty),+ $(,)?) => {$(
+        impl sealed::Sealed for $type {}
+
+        impl IntoStatement for $type {
+            fn with_key<T>(&self, use_key: impl FnOnce(StatementKeyRef<'_>) -> T) -> T {
+                use_key(StatementKeyRef { key: StatementKey::of(self), idempotent: false })
+            }
+        }
+    )+};
+}
+
+texts!(&str, String, &String, Cow<'_, str>, &Cow<'_, str>, Box<str>, Arc<str>);
+
+macro_rules! handles {
+    ($($type:ty),+ $(,)?) => {$(
+        impl sealed::Sealed for $type {}
+
+        impl IntoStatement for $type {
+            fn with_key<T>(&self, use_key: impl FnOnce(StatementKeyRef<'_>) -> T) -> T {
+                use_key(StatementKeyRef { key: self.key(), idempotent: self.idempotent })
+            }
+        }
+    )+};
+}
+
+handles!(Statement, &Statement);

@@ -21,12 +21,14 @@ pub(crate) enum Answer {
 pub(crate) struct Ran {
     pub(crate) results: SmallVec<[ResultSet; 1]>,
     /// The packets of all results in order, each behind its frame header: of every result its column definitions,
-    /// then its rows. See [`Packets`](super::packet::Packets).
+    /// then its rows. None where rows are not wanted.
     pub(crate) packets: Chunks,
+    /// Rows are text, not binary.
+    pub(crate) text: bool,
 }
 
 /// One result: how many packets belong to it, and how it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResultSet {
     /// Definitions of columns; 0 for a statement without rows.
     pub(crate) columns: u16,

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use wire_pipeline::wire::ParkKey;
 
 use super::response::{Prepared, StatementId};
-use crate::statement::Statement;
+use crate::statement::Learned;
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    statements: HashMap<Arc<Statement>, Cached>,
+    statements: HashMap<Arc<Learned>, Cached>,
     most: usize,
     clock: u64,
     next_key: u64,
@@ -52,7 +52,7 @@ impl Cache {
 
     /// Looks a statement up for use. One that is not known is taken in: its prepare must be written now, behind
     /// what [`take_to_close`](Self::take_to_close) gives.
-    pub(crate) fn find_or_ask(&mut self, statement: &Arc<Statement>) -> Found {
+    pub(crate) fn find_or_ask(&mut self, statement: &Arc<Learned>) -> Found {
         self.clock += 1;
         if let Some(cached) = self.statements.get_mut(statement) {
             cached.used = self.clock;
@@ -79,7 +79,7 @@ impl Cache {
     }
 
     /// The prepare under `key` was answered.
-    pub(crate) fn prepared(&mut self, statement: &Arc<Statement>, key: ParkKey, prepared: Prepared) {
+    pub(crate) fn prepared(&mut self, statement: &Arc<Learned>, key: ParkKey, prepared: Prepared) {
         self.clock += 1;
         // Otherwise the session was reset meanwhile, and the server has forgotten the id.
         if let Some(cached) = self.statements.get_mut(statement)
@@ -90,7 +90,7 @@ impl Cache {
     }
 
     /// The prepare under `key` was refused.
-    pub(crate) fn refused(&mut self, statement: &Arc<Statement>, key: ParkKey) {
+    pub(crate) fn refused(&mut self, statement: &Arc<Learned>, key: ParkKey) {
         if let Some(Cached { state: State::Asked(asked), .. }) = self.statements.get(statement)
             && *asked == key
         {
@@ -99,7 +99,7 @@ impl Cache {
     }
 
     /// The statement must be prepared again. `exists` says whether the server has it still.
-    pub(crate) fn forget(&mut self, statement: &Arc<Statement>, id: StatementId, exists: bool) {
+    pub(crate) fn forget(&mut self, statement: &Arc<Learned>, id: StatementId, exists: bool) {
         if let Some(Cached { state: State::Ready(prepared), .. }) = self.statements.get(statement)
             && prepared.id == id
         {
@@ -142,7 +142,7 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn prepare(cache: &mut Cache, statement: &Arc<Statement>, id: u32) -> Prepared {
+    fn prepare(cache: &mut Cache, statement: &Arc<Learned>, id: u32) -> Prepared {
         let Found::New(key) = cache.find_or_ask(statement) else { panic!("known already") };
         let prepared = Prepared { id: StatementId(id), columns: 0, parameters: 0 };
         cache.prepared(statement, key, prepared);
@@ -152,10 +152,10 @@ mod tests {
     #[test]
     fn the_least_recently_used_statement_is_closed() {
         let mut cache = Cache::new(2);
-        let [a, b, c] = ["a", "b", "c"].map(Statement::new);
+        let [a, b, c] = ["a", "b", "c"].map(Learned::of);
         let a_prepared = prepare(&mut cache, &a, 1);
         prepare(&mut cache, &b, 2);
-        assert_eq!(cache.find_or_ask(&Statement::new("a")), Found::Ready(a_prepared));
+        assert_eq!(cache.find_or_ask(&Learned::of("a")), Found::Ready(a_prepared));
         prepare(&mut cache, &c, 3);
         assert_eq!(cache.take_to_close(), [StatementId(2)]);
         assert!(matches!(cache.find_or_ask(&a), Found::Ready(_)));
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_is_being_prepared_is_not_evicted_and_the_bound_holds_again_afterwards() {
         let mut cache = Cache::new(1);
-        let [a, b, c] = ["a", "b", "c"].map(Statement::new);
+        let [a, b, c] = ["a", "b", "c"].map(Learned::of);
         let Found::New(a_key) = cache.find_or_ask(&a) else { panic!("new") };
         let Found::New(b_key) = cache.find_or_ask(&b) else { panic!("new") };
         assert_eq!(cache.find_or_ask(&a), Found::Asked(a_key));
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn an_id_from_before_a_reset_is_not_used() {
         let mut cache = Cache::new(8);
-        let a = Statement::new("a");
+        let a = Learned::of("a");
         let Found::New(old) = cache.find_or_ask(&a) else { panic!("new") };
         cache.clear();
         let Found::New(new) = cache.find_or_ask(&a) else { panic!("new again") };

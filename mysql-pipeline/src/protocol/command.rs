@@ -1,7 +1,7 @@
 //! Commands, as they go out. Each returns the number that the first frame of its response bears.
 //!
 //! Sources: MySQL internals, `COM_QUERY`, `COM_STMT_PREPARE`, `COM_STMT_EXECUTE`, `COM_STMT_CLOSE`,
-//! `COM_RESET_CONNECTION`, `COM_QUIT`.
+//! `COM_RESET_CONNECTION`, `COM_SET_OPTION`, `COM_QUIT`.
 
 use bytes::Bytes;
 use wire_pipeline::buffer::Out;
@@ -46,6 +46,12 @@ pub(crate) fn reset_connection(out: &mut Out) -> Sequence {
     write_command(out, &[0x1F], &Bytes::new())
 }
 
+/// Lets the texts behind it hold several statements, or no longer. Source: MySQL internals, `COM_SET_OPTION`,
+/// `MYSQL_OPTION_MULTI_STATEMENTS_ON` (0) and `…_OFF` (1).
+pub(crate) fn multi_statements(out: &mut Out, on: bool) -> Sequence {
+    write_command(out, &[0x1B, u8::from(!on), 0], &Bytes::new())
+}
+
 /// Says goodbye. There is no response.
 pub(crate) fn quit(out: &mut Out) {
     write_command(out, &[0x01], &Bytes::new());
@@ -74,6 +80,10 @@ mod tests {
         assert_eq!(bytes(quit), b"\x01\0\0\0\x01");
         let reset = bytes(|out| assert_eq!(reset_connection(out), Sequence(1)));
         assert_eq!(reset, b"\x01\0\0\0\x1F");
+        let on = bytes(|out| assert_eq!(multi_statements(out, true), Sequence(1)));
+        assert_eq!(on, b"\x03\0\0\0\x1B\0\0");
+        let off = bytes(|out| assert_eq!(multi_statements(out, false), Sequence(1)));
+        assert_eq!(off, b"\x03\0\0\0\x1B\x01\0");
         let query = bytes(|out| assert_eq!(query(out, &Bytes::from_static(b"ROLLBACK")), Sequence(1)));
         assert_eq!(query, b"\x09\0\0\0\x03ROLLBACK");
     }

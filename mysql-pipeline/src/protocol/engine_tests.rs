@@ -22,7 +22,7 @@ use super::packet::{Header, Packets};
 use super::request::Request;
 use super::wire::MySqlWire;
 use crate::error::{ErrorKind, Fault, Outcome};
-use crate::statement::Statement;
+use crate::statement::Learned;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -162,7 +162,7 @@ async fn pool(server: &Arc<Server>, connections: usize) -> Pool<InMemory> {
 
 fn request(text: &str, value: u8) -> Request {
     let bound = Bound { count: 1, bytes: Bytes::from(vec![0, 1, 8, 0, value, 0, 0, 0, 0, 0, 0, 0]) };
-    Request::execute(&Statement::new(text), bound)
+    Request::execute(&Learned::of(text), bound)
 }
 
 /// The value in the answer's only row.

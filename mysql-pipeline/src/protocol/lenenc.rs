@@ -1,4 +1,6 @@
-//! Length-encoded integers. Source: MySQL internals, `Protocol::LengthEncodedInteger`.
+//! Length-encoded integers and strings. Source: MySQL internals, `Protocol::LengthEncodedInteger`.
+
+use bytes::{BufMut, BytesMut};
 
 /// Takes a length-encoded integer off the front of `bytes`.
 ///
@@ -21,9 +23,44 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     Some(digits.iter().rev().fold(0, |number, digit| number << 8 | u64::from(*digit)))
 }
 
+/// Appends a length-encoded integer.
+pub(crate) fn put(number: u64, out: &mut BytesMut) {
+    let digits = number.to_le_bytes();
+    let (first, length) = match number {
+        0..=0xFA => {
+            out.put_u8(number as u8);
+            return;
+        }
+        0xFB..=0xFFFF => (0xFC, 2),
+        0x1_0000..=0xFF_FFFF => (0xFD, 3),
+        _ => (0xFE, 8),
+    };
+    out.put_u8(first);
+    out.put_slice(digits.get(..length).unwrap_or_default());
+}
+
+/// Takes a string behind its length off the front of `bytes`.
+pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take(bytes)?).ok()?;
+    let (string, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(string)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        for number in [0, 250, 251, 0xFFFF, 0x1_0000, 0xFF_FFFF, 0x100_0000, u64::MAX] {
+            let mut out = BytesMut::new();
+            put(number, &mut out);
+            let mut rest = &out[..];
+            assert_eq!(take(&mut rest), Some(number));
+            assert!(rest.is_empty());
+        }
+    }
 
     #[test]
     fn numbers_of_every_width_are_read_and_the_rest_is_left() {

@@ -1,7 +1,7 @@
-//! MySQL's wire protocol after the handshake, as a pure state machine.
+//! MySQL's wire protocol, as pure state machines.
 //!
 //! [`packet`] cuts the byte stream into packets and commands into frames, [`lenenc`] reads its numbers, [`response`]
-//! reads the packets that end a command, [`command`] writes commands, [`cache`] knows which statements a connection
+//! reads the packets that end a command, [`startup`] is the connection phase, [`command`] writes commands, [`cache`] knows which statements a connection
 //! has prepared, and [`wire`] puts them together for the engine. [`request`] and [`answer`] are what goes in and what
 //! comes out. Nothing here sees a socket or a clock.
 
@@ -12,6 +12,7 @@ pub(crate) mod lenenc;
 pub(crate) mod packet;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod startup;
 pub(crate) mod wire;
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! there is one count per command and none per connection.
 
 use bytes::{BufMut, Bytes};
+#[cfg(test)]
 use wire_pipeline::answer::Chunks;
 use wire_pipeline::buffer::Out;
 
@@ -81,12 +82,15 @@ pub(crate) fn write_command(out: &mut Out, head: &[u8], body: &Bytes) -> Sequenc
     }
 }
 
-/// The packets in what was collected of an answer, put together where they came in several frames.
+/// The packets in what was collected of an answer, put together where they came in several frames; for tests, rows are
+/// read in place.
+#[cfg(test)]
 pub(crate) struct Packets<'a> {
     chunks: smallvec::SmallVec<[&'a [u8]; 1]>,
     at: usize,
 }
 
+#[cfg(test)]
 impl<'a> Packets<'a> {
     pub(crate) fn new(chunks: &'a Chunks) -> Self {
         Self { chunks: chunks.iter().map(|chunk| &chunk[..]).collect(), at: 0 }
@@ -106,6 +110,7 @@ impl<'a> Packets<'a> {
     }
 }
 
+#[cfg(test)]
 impl<'a> Iterator for Packets<'a> {
     type Item = std::borrow::Cow<'a, [u8]>;
 

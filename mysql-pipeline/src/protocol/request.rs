@@ -6,14 +6,18 @@ use bytes::Bytes;
 use wire_pipeline::wire::{Opening, Request as EngineRequest};
 
 use super::command::Bound;
-use crate::statement::Statement;
+use crate::statement::Learned;
 
 /// One request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) what: What,
-    /// What opens the unit of work that this is the first of; taken when it is written.
+    /// What opens the transaction that this is the first of; taken when it is written.
     pub(crate) opening: Option<Bytes>,
+    /// It is part of a transaction, and is not sent outside of one.
+    pub(crate) part: bool,
+    /// Whether its rows are wanted.
+    pub(crate) rows: bool,
     /// The engine's own, to put the session right.
     pub(crate) own: bool,
 }
@@ -21,25 +25,35 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum What {
     /// A statement that is prepared where it was not yet.
-    Execute { statement: Arc<Statement>, bound: Bound },
+    Execute { statement: Arc<Learned>, bound: Bound },
     /// A text.
     Query(Bytes),
+    /// A text of several statements.
+    Script(Bytes),
+    /// The end of a transaction of which every answer has come. `strict`: some of them nobody waited for, so that one
+    /// which was an error is reason enough not to commit.
+    Commit { strict: bool },
     /// The session as it was after the handshake.
     Reset,
 }
 
 impl Request {
-    pub(crate) fn execute(statement: &Arc<Statement>, bound: Bound) -> Self {
-        Self { what: What::Execute { statement: Arc::clone(statement), bound }, opening: None, own: false }
+    /// A request for rows, on its own.
+    pub(crate) fn new(what: What) -> Self {
+        Self { what, opening: None, part: false, rows: true, own: false }
+    }
+
+    pub(crate) fn execute(statement: &Arc<Learned>, bound: Bound) -> Self {
+        Self::new(What::Execute { statement: Arc::clone(statement), bound })
     }
 
     pub(crate) fn query(text: impl Into<Bytes>) -> Self {
-        Self { what: What::Query(text.into()), opening: None, own: false }
+        Self::new(What::Query(text.into()))
     }
 
     /// A request of the engine's, to put the session right.
     pub(crate) fn own(what: What) -> Self {
-        Self { what, opening: None, own: true }
+        Self { own: true, ..Self::new(what) }
     }
 }
 
@@ -47,15 +61,15 @@ impl EngineRequest for Request {
     fn bytes(&self) -> usize {
         match &self.what {
             What::Execute { bound, .. } => bound.bytes.len(),
-            What::Query(text) => text.len(),
-            What::Reset => 0,
+            What::Query(text) | What::Script(text) => text.len(),
+            What::Commit { .. } | What::Reset => 0,
         }
     }
 
     fn expected_micros(&self) -> u32 {
         match &self.what {
             What::Execute { statement, .. } => statement.expected_micros(),
-            What::Query(_) | What::Reset => 1_000,
+            What::Query(_) | What::Script(_) | What::Commit { .. } | What::Reset => 1_000,
         }
     }
 

@@ -6,13 +6,25 @@ use super::{lenenc, malformed};
 use crate::error::{DatabaseError, Fault};
 
 /// What the server says of its session in every OK. Source: MySQL internals, `SERVER_STATUS_flags_enum`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status(u16);
+
+impl Default for Status {
+    /// What a session begins with.
+    fn default() -> Self {
+        Self(0x0002)
+    }
+}
 
 impl Status {
     /// A transaction is open.
     pub(crate) fn in_transaction(self) -> bool {
         self.0 & 0x0001 != 0
+    }
+
+    /// Each statement is committed by itself.
+    pub(crate) fn autocommits(self) -> bool {
+        self.0 & 0x0002 != 0
     }
 
     /// Another result of the same command follows.
@@ -29,13 +41,15 @@ impl Status {
 /// An OK packet, also in its form with the header `0xFE` that ends the rows of a result.
 ///
 /// Source: MySQL internals, `OK_Packet`: header, affected rows and last insert id (length-encoded), status and
-/// warnings (two bytes each); what follows is for humans and session trackers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// warnings (two bytes each), then with `CLIENT_SESSION_TRACK` words for humans behind their length, and what was tracked.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) affected_rows: u64,
     pub(crate) last_insert_id: u64,
     pub(crate) status: Status,
     pub(crate) warnings: u16,
+    /// Such as `Rows matched: 1  Changed: 0  Warnings: 0`.
+    pub(crate) info: Option<Box<str>>,
 }
 
 impl Done {
@@ -47,12 +61,14 @@ impl Done {
         let mut rest = packet.get(1..)?;
         let affected_rows = lenenc::take(&mut rest)?;
         let last_insert_id = lenenc::take(&mut rest)?;
-        let [status_low, status_high, warnings_low, warnings_high] = *rest.first_chunk()?;
+        let ([status_low, status_high, warnings_low, warnings_high], mut rest) = rest.split_first_chunk()?;
+        let info = lenenc::take_bytes(&mut rest).filter(|info| !info.is_empty());
         Some(Self {
             affected_rows,
             last_insert_id,
-            status: Status(u16::from_le_bytes([status_low, status_high])),
-            warnings: u16::from_le_bytes([warnings_low, warnings_high]),
+            status: Status(u16::from_le_bytes([*status_low, *status_high])),
+            warnings: u16::from_le_bytes([*warnings_low, *warnings_high]),
+            info: info.map(|info| String::from_utf8_lossy(info).into()),
         })
     }
 }

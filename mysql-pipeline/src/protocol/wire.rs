@@ -7,6 +7,8 @@
 //!  statement with an id here    EXECUTE
 //!  statement not known here     PREPARE ── id ──▶ EXECUTE      only what wants this statement waits
 //!  the first of a transaction   opening ── OK ──▶ EXECUTE      if the opening fails, the statement is not run
+//!  a script                     SET_OPTION, QUERY, SET_OPTION  several statements are allowed for its text alone
+//!  the end of a transaction     COMMIT, unless the server has undone it: then nothing is sent, and the asker is told
 //! ```
 //!
 //! and what a command is answered with (`CLIENT_DEPRECATE_EOF` is always negotiated):
@@ -24,10 +26,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use wire_pipeline::answer::{Budget, Collector};
 use wire_pipeline::buffer::{Out, ReadBuffer};
-use wire_pipeline::wire::{Condition, Framed, Occasion, ParkKey, Received, Wire};
+use wire_pipeline::wire::{Condition, Framed, Occasion, ParkKey, Received, Request as _, Wire};
 
 use super::answer::{Answer, Ran, ResultSet};
 use super::cache::{Cache, Found};
@@ -37,7 +39,7 @@ use super::request::{Request, What};
 use super::response::{Done, Prepared, StatementId, Status, parse_error};
 use super::{lenenc, malformed};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
-use crate::statement::Statement;
+use crate::statement::Learned;
 
 /// A table or a result has no more columns than this. Source: MySQL manual, "Limits on Table Column Count".
 const MOST_COLUMNS: u64 = 4096;
@@ -53,18 +55,36 @@ pub(crate) struct MySqlWire {
     status: Status,
     /// Settings were changed by somebody other than the engine.
     touched: bool,
+    /// The transaction that was opened, until it ends.
+    work: Option<Work>,
+    /// The largest packet that the server takes; it ends the connection over a larger one.
+    max_packet: usize,
     last_words: Option<Arc<DatabaseError>>,
+}
+
+/// What is known of an open transaction.
+#[derive(Debug, Default)]
+struct Work {
+    /// The error with which the server has undone all of it. It goes on working in a new one: nothing that follows
+    /// may be committed.
+    undone: Option<Arc<DatabaseError>>,
+    /// Some statement of it was refused.
+    failed: bool,
 }
 
 /// What is remembered of a request, or of its forerunner, until its answer is complete.
 #[derive(Debug)]
 pub(crate) struct Pending {
     command: Command,
-    /// Written behind it and answered next.
-    then: Option<Command>,
+    /// Written behind it and answered next, in this order.
+    then: SmallVec<[Command; 2]>,
     /// It is a forerunner, and this is who waits for it.
     key: Option<ParkKey>,
     own: bool,
+    /// Whether rows are wanted.
+    wants_rows: bool,
+    /// The number that the last row of a text holds, for the engine's own question.
+    number: Option<usize>,
     error: Option<DatabaseError>,
     results: SmallVec<[ResultSet; 1]>,
     columns: u16,
@@ -83,9 +103,22 @@ struct Command {
 
 #[derive(Debug)]
 enum Kind {
-    Prepare { statement: Arc<Statement>, key: ParkKey, prepared: Option<Prepared> },
-    Execute { statement: Arc<Statement>, id: StatementId },
+    Prepare {
+        statement: Arc<Learned>,
+        key: ParkKey,
+        prepared: Option<Prepared>,
+    },
+    Execute {
+        statement: Arc<Learned>,
+        id: StatementId,
+    },
     Text,
+    /// What opens a transaction.
+    Opening,
+    /// What ends one.
+    Commit,
+    /// `COM_SET_OPTION`.
+    Option,
     Reset,
 }
 
@@ -115,14 +148,36 @@ impl MySqlWire {
             setup,
             status: Status::default(),
             touched: false,
+            work: None,
+            max_packet: usize::MAX,
             last_words: None,
+        }
+    }
+
+    /// Why a request cannot be sent, if it cannot.
+    fn refusal(&self, request: &Request) -> Option<Fault> {
+        let bytes = request.bytes();
+        if bytes >= self.max_packet {
+            return Some(too_large(bytes, self.max_packet));
+        }
+        if !request.part || request.opening.is_some() {
+            return None;
+        }
+        match &self.work {
+            None => Some(not_open()),
+            Some(Work { undone: Some(error), .. }) => Some(undone(error)),
+            Some(Work { failed: true, .. }) if matches!(request.what, What::Commit { strict: true }) => {
+                Some(failed_unseen())
+            }
+            Some(_) => None,
         }
     }
 
     fn frame_execute(
         &mut self,
-        statement: &Arc<Statement>,
+        statement: &Arc<Learned>,
         bound: &Bound,
+        rows: bool,
         opening: &mut Option<Bytes>,
         out: &mut Out,
     ) -> Framed<Self> {
@@ -135,12 +190,12 @@ impl MySqlWire {
         for id in self.cache.take_to_close() {
             command::close(out, id);
         }
-        let opening = opening.take().map(|text| Command::new(Kind::Text, command::query(out, &text)));
+        let opening = opening.take().map(|text| Command::new(Kind::Opening, command::query(out, &text)));
         match (found, opening) {
             (Found::Ready(prepared), None) => {
                 let sequence = command::execute(out, prepared.id, bound);
                 let kind = Kind::Execute { statement: Arc::clone(statement), id: prepared.id };
-                Framed::Sent(self.pending(Command::new(kind, sequence)))
+                Framed::Sent(Pending { wants_rows: rows, ..self.pending(Command::new(kind, sequence)) })
             }
             (Found::Asked(key), None) => Framed::Waits { key },
             (Found::Ready(_) | Found::Asked(_), Some(opening)) => {
@@ -148,11 +203,11 @@ impl MySqlWire {
                 Framed::Ahead { pending: self.pending(opening).ahead(key), key }
             }
             (Found::New(key), opening) => {
-                let sequence = command::prepare(out, statement.text());
+                let sequence = command::prepare(out, &statement.text);
                 let kind = Kind::Prepare { statement: Arc::clone(statement), key, prepared: None };
                 let prepare = Command::new(kind, sequence);
                 let pending = match opening {
-                    Some(opening) => Pending { then: Some(prepare), ..self.pending(opening) },
+                    Some(opening) => Pending { then: smallvec![prepare], ..self.pending(opening) },
                     None => self.pending(prepare),
                 };
                 Framed::Ahead { pending: pending.ahead(key), key }
@@ -160,30 +215,28 @@ impl MySqlWire {
         }
     }
 
-    /// Without an id to wait for, an opening is all that comes before.
-    fn frame_text(
-        &mut self,
-        own: bool,
-        opening: &mut Option<Bytes>,
-        out: &mut Out,
-        kind: Kind,
-        write: impl FnOnce(&mut Out) -> Sequence,
-    ) -> Framed<Self> {
-        if let Some(text) = opening.take() {
-            let key = self.cache.next_key();
-            let opening = Command::new(Kind::Text, command::query(out, &text));
-            return Framed::Ahead { pending: self.pending(opening).ahead(key), key };
-        }
-        let command = Command::new(kind, write(out));
-        Framed::Sent(Pending { own, ..self.pending(command) })
+    /// An opening alone: what it opens for needs nothing else first.
+    fn frame_opening(&mut self, text: &Bytes, out: &mut Out) -> Framed<Self> {
+        let key = self.cache.next_key();
+        let opening = Command::new(Kind::Opening, command::query(out, text));
+        Framed::Ahead { pending: self.pending(opening).ahead(key), key }
+    }
+
+    fn frame_script(&mut self, text: &Bytes, out: &mut Out) -> Framed<Self> {
+        let on = Command::new(Kind::Option, command::multi_statements(out, true));
+        let text = Command::new(Kind::Text, command::query(out, text));
+        let off = Command::new(Kind::Option, command::multi_statements(out, false));
+        Framed::Sent(Pending { then: smallvec![text, off], ..self.pending(on) })
     }
 
     fn pending(&self, command: Command) -> Pending {
         Pending {
             command,
-            then: None,
+            then: SmallVec::new(),
             key: None,
             own: false,
+            wants_rows: false,
+            number: None,
             error: None,
             results: SmallVec::new(),
             columns: 0,
@@ -232,7 +285,7 @@ impl MySqlWire {
         match pending.command.state {
             State::First => self.first(pending, packet),
             State::Definitions { left } => {
-                if !matches!(pending.command.kind, Kind::Prepare { .. }) {
+                if pending.wants_rows && !matches!(pending.command.kind, Kind::Prepare { .. }) {
                     pending.collect(header, packet);
                 }
                 match left.saturating_sub(1) {
@@ -260,6 +313,9 @@ impl MySqlWire {
         }
         match packet {
             [0x00, ..] => self.result_done(pending, Done::parse(packet)?),
+            [0xFE, ..] if matches!(pending.command.kind, Kind::Option) => {
+                self.result_done(pending, Done::parse(packet)?)
+            }
             // `LOAD DATA LOCAL`: what the server would read next are the commands behind this one.
             [0xFB, ..] => Err(malformed("a request for a file, which is not offered")),
             mut count => {
@@ -286,19 +342,37 @@ impl MySqlWire {
 
     fn result_done(&mut self, pending: &mut Pending, done: Done) -> Result<Step, Fault> {
         self.status = done.status;
-        self.touched |= done.status.session_changed() && !pending.own;
+        let status = done.status;
+        self.touched |=
+            status.session_changed() && !pending.own && !matches!(pending.command.kind, Kind::Opening);
         let (columns, rows) = (std::mem::take(&mut pending.columns), std::mem::take(&mut pending.rows));
-        if pending.key.is_none() {
+        if pending.key.is_some() || matches!(pending.command.kind, Kind::Option) {
+            if columns > 0 {
+                return Err(malformed("rows where none were asked for"));
+            }
+        } else {
+            if !pending.wants_rows {
+                // The last one counts.
+                pending.results.clear();
+            }
             pending.results.push(ResultSet { columns, rows, done });
-        } else if columns > 0 {
-            return Err(malformed("rows where none were asked for"));
         }
-        if done.status.more_results() {
+        if status.more_results() {
             pending.command.state = State::First;
             return Ok(Step::Next);
         }
-        if matches!(pending.command.kind, Kind::Reset) {
-            self.touched = false;
+        match pending.command.kind {
+            Kind::Reset => {
+                self.touched = false;
+                self.work = None;
+            }
+            Kind::Opening => self.work = Some(Work::default()),
+            Kind::Commit => self.work = None,
+            // The first question of the set-up; see `Config::get_setup`.
+            Kind::Text if pending.own && self.max_packet == usize::MAX => {
+                self.max_packet = pending.number.take().unwrap_or(self.max_packet);
+            }
+            Kind::Prepare { .. } | Kind::Execute { .. } | Kind::Text | Kind::Option => {}
         }
         Ok(pending.command_done())
     }
@@ -310,10 +384,23 @@ impl MySqlWire {
                 let exists = error.number() != 1243;
                 self.cache.forget(statement, *id, exists);
             }
-            Kind::Execute { .. } | Kind::Text | Kind::Reset => {}
+            Kind::Execute { .. } | Kind::Text | Kind::Opening | Kind::Commit | Kind::Option | Kind::Reset => {
+            }
         }
+        if let Some(work) = &mut self.work {
+            work.failed |= !error.is_stale() && !error.wants_text();
+            if error.undoes_transaction() && work.undone.is_none() {
+                work.undone = Some(Arc::new(error.clone()));
+            }
+        }
+        let opens = matches!(pending.command.kind, Kind::Opening);
         pending.error.get_or_insert(error);
-        pending.command_done()
+        let step = pending.command_done();
+        if opens {
+            // The prepare behind it is answered all the same, and keeps its error.
+            self.work = None;
+        }
+        step
     }
 }
 
@@ -378,10 +465,17 @@ impl Pending {
         if here.is_empty() {
             return Ok(Row::Short);
         }
+        if self.own && here.len() == *left {
+            self.number = number(here);
+        }
         *left -= here.len();
-        self.collector.push(here);
+        if self.wants_rows {
+            self.collector.push(here);
+        }
         if *left == 0 && !*continued {
-            self.collector.end_message();
+            if self.wants_rows {
+                self.collector.end_message();
+            }
             self.rows += 1;
         }
         Ok(Row::Bytes(here.len()))
@@ -389,13 +483,11 @@ impl Pending {
 
     /// The command at hand is answered: what was written behind it comes next.
     fn command_done(&mut self) -> Step {
-        match self.then.take() {
-            Some(next) => {
-                self.command = next;
-                Step::Next
-            }
-            None => Step::Complete,
+        if self.then.is_empty() {
+            return Step::Complete;
         }
+        self.command = self.then.remove(0);
+        Step::Next
     }
 
     fn conclude(&mut self) -> Received<MySqlWire> {
@@ -420,11 +512,12 @@ impl Pending {
     }
 
     fn ran(&mut self) -> Result<Answer, Fault> {
+        let text = !matches!(self.command.kind, Kind::Execute { .. });
         let empty = Collector::new(self.collector.budget());
         let packets = std::mem::replace(&mut self.collector, empty)
             .finish()
             .map_err(|overflow| Fault::new(ErrorKind::Busy, Outcome::Completed, overflow.to_string()))?;
-        Ok(Answer::Ran(Ran { results: std::mem::take(&mut self.results), packets }))
+        Ok(Answer::Ran(Ran { results: std::mem::take(&mut self.results), packets, text }))
     }
 }
 
@@ -435,18 +528,29 @@ impl Wire for MySqlWire {
     type Server = DatabaseError;
 
     fn frame(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
-        let Request { what, opening, own } = request;
-        match what {
-            What::Execute { statement, bound } => self.frame_execute(statement, bound, opening, out),
-            What::Query(text) => {
-                self.frame_text(*own, opening, out, Kind::Text, |out| command::query(out, text))
+        if let Some(error) = self.refusal(request) {
+            return Framed::Refused(error);
+        }
+        let Request { what, opening, rows, own, .. } = request;
+        if let What::Execute { statement, bound } = what {
+            return self.frame_execute(statement, bound, *rows, opening, out);
+        }
+        if let Some(text) = opening.take() {
+            return self.frame_opening(&text, out);
+        }
+        let command = match what {
+            What::Script(text) => return self.frame_script(text, out),
+            What::Query(text) => Command::new(Kind::Text, command::query(out, text)),
+            What::Commit { .. } => {
+                Command::new(Kind::Commit, command::query(out, &Bytes::from_static(b"COMMIT")))
             }
-            What::Reset => {
+            What::Execute { .. } | What::Reset => {
                 // From here on the server knows no statement, and what is written from here on must not use one.
                 self.cache.clear();
-                self.frame_text(*own, opening, out, Kind::Reset, command::reset_connection)
+                Command::new(Kind::Reset, command::reset_connection(out))
             }
-        }
+        };
+        Framed::Sent(Pending { own: *own, wants_rows: *rows && !*own, ..self.pending(command) })
     }
 
     fn receive(
@@ -481,7 +585,7 @@ impl Wire for MySqlWire {
     fn condition(&self) -> Condition {
         if self.status.in_transaction() {
             Condition::InTransaction
-        } else if self.touched {
+        } else if self.touched || !self.status.autocommits() {
             Condition::Touched
         } else {
             Condition::Clean
@@ -491,15 +595,22 @@ impl Wire for MySqlWire {
     fn settle(&mut self, occasion: Occasion) -> Vec<Request> {
         let reset = match occasion {
             Occasion::Connected => false,
-            Occasion::Tainted => self.touched,
+            Occasion::Tainted => self.touched || !self.status.autocommits(),
             Occasion::Returned { touched } => touched || self.touched,
         };
+        self.work = None;
+        let own = |text: &'static str| Request::own(What::Query(Bytes::from_static(text.as_bytes())));
         let mut requests = Vec::new();
         if reset {
             // It rolls back too.
             requests.push(Request::own(What::Reset));
-        } else if self.status.in_transaction() {
-            requests.push(Request::own(What::Query(Bytes::from_static(b"ROLLBACK"))));
+        } else if self.status.in_transaction() || !self.status.autocommits() {
+            // In this order: switching it on would commit. The status is as of the latest OK, and an error may have
+            // come since: then the ROLLBACK is for nothing.
+            requests.push(own("ROLLBACK"));
+            if !self.status.autocommits() {
+                requests.push(own("SET autocommit = 1"));
+            }
         }
         if reset || occasion == Occasion::Connected {
             requests.extend(self.setup.iter().map(|text| Request::own(What::Query(text.clone()))));
@@ -514,6 +625,50 @@ impl Wire for MySqlWire {
     fn last_words(&self) -> Option<Arc<DatabaseError>> {
         self.last_words.clone()
     }
+}
+
+/// The number in a text row of one column.
+fn number(row: &[u8]) -> Option<usize> {
+    let mut rest = row.get(Header::LEN..)?;
+    std::str::from_utf8(lenenc::take_bytes(&mut rest)?).ok()?.parse().ok()
+}
+
+#[cold]
+fn too_large(bytes: usize, limit: usize) -> Fault {
+    Fault::new(
+        ErrorKind::Encode,
+        Outcome::NotSent,
+        format!(
+            "the statement and its parameters are {bytes} bytes, and the server takes less than {limit}; raise its \
+             max_allowed_packet"
+        ),
+    )
+}
+
+#[cold]
+fn not_open() -> Fault {
+    Fault::new(ErrorKind::SessionState, Outcome::NotSent, "the transaction could not be opened, or is over")
+}
+
+/// As when PostgreSQL turns a COMMIT into a ROLLBACK.
+#[cold]
+fn undone(error: &Arc<DatabaseError>) -> Fault {
+    Fault::new(
+        ErrorKind::Database,
+        Outcome::Failed,
+        "the server has rolled this transaction back; begin a new one and run all of it again",
+    )
+    .with_server(Arc::clone(error))
+}
+
+#[cold]
+fn failed_unseen() -> Fault {
+    Fault::new(
+        ErrorKind::Database,
+        Outcome::Failed,
+        "the transaction is rolled back instead of committed, because an earlier statement of it failed whose answer \
+         was not waited for",
+    )
 }
 
 #[cold]

@@ -75,7 +75,7 @@ fn ran(answer: Result<Answer, Fault>) -> Ran {
 }
 
 /// A wire that has `statement` prepared under id 1.
-fn prepared(statement: &Arc<Statement>) -> MySqlWire {
+fn prepared(statement: &Arc<Learned>) -> MySqlWire {
     let mut wire = wire();
     let mut out = Out::default();
     let (mut pending, _) = ahead(wire.frame(&mut Request::execute(statement, one(1)), &mut out));
@@ -84,17 +84,17 @@ fn prepared(statement: &Arc<Statement>) -> MySqlWire {
     wire
 }
 
-fn execute(wire: &mut MySqlWire, statement: &Arc<Statement>) -> Pending {
+fn execute(wire: &mut MySqlWire, statement: &Arc<Learned>) -> Pending {
     sent(wire.frame(&mut Request::execute(statement, one(1)), &mut Out::default()))
 }
 
 #[test]
 fn a_cold_statement_is_prepared_once_and_executed_under_the_id_that_came() {
-    let statement = Statement::new("DO ?");
+    let statement = Learned::of("DO ?");
     let mut wire = wire();
     let mut out = Out::default();
     let mut first = Request::execute(&statement, one(1));
-    let mut second = Request::execute(&Statement::new("DO ?"), one(2));
+    let mut second = Request::execute(&Learned::of("DO ?"), one(2));
 
     let (mut pending, key) = ahead(wire.frame(&mut first, &mut out));
     assert_eq!(written(&mut out), b"\x05\0\0\0\x16DO ?");
@@ -115,7 +115,7 @@ fn a_cold_statement_is_prepared_once_and_executed_under_the_id_that_came() {
 
 #[test]
 fn rows_are_collected_as_they_come_whatever_the_pieces() {
-    let statement = Statement::new("SELECT ?");
+    let statement = Learned::of("SELECT ?");
     let bytes = [
         b"\x01\0\0\x01\x02".as_slice(), // two columns
         b"\x05\0\0\x02\x03defA",        // their definitions, opaque to us
@@ -131,7 +131,7 @@ fn rows_are_collected_as_they_come_whatever_the_pieces() {
         let received = receive(&mut wire, Some(&mut pending), &bytes, size);
         let Ok(Received::Answer(answer)) = received else { panic!("not complete in pieces of {size}") };
         let ran = ran(answer);
-        let [result] = ran.results[..] else { panic!("one result") };
+        let [result] = &ran.results[..] else { panic!("one result") };
         assert_eq!((result.columns, result.rows, result.done.warnings), (2, 2, 1), "{size}");
         let packets: Vec<Vec<u8>> = Packets::new(&ran.packets).map(std::borrow::Cow::into_owned).collect();
         assert_eq!(packets, [&b"\x03defA"[..], b"\x03defB", b"\x00\x00\x07", b"\x00\x04\x01x"], "{size}");
@@ -140,7 +140,7 @@ fn rows_are_collected_as_they_come_whatever_the_pieces() {
 
 #[test]
 fn a_row_of_several_frames_is_one_row() {
-    let statement = Statement::new("SELECT ?");
+    let statement = Learned::of("SELECT ?");
     let mut wire = MySqlWire::new(&Budget::new(64 << 20, 64 << 20), 8, Arc::new([]));
     let mut out = Out::default();
     let (mut pending, _) = ahead(wire.frame(&mut Request::execute(&statement, one(1)), &mut out));
@@ -165,7 +165,7 @@ fn a_row_of_several_frames_is_one_row() {
 
 #[test]
 fn a_refused_prepare_is_forgotten_and_says_why() {
-    let statement = Statement::new("DO ?");
+    let statement = Learned::of("DO ?");
     let mut wire = wire();
     let mut out = Out::default();
     let (mut pending, key) = ahead(wire.frame(&mut Request::execute(&statement, one(1)), &mut out));
@@ -181,7 +181,7 @@ fn a_refused_prepare_is_forgotten_and_says_why() {
 
 #[test]
 fn an_error_in_the_middle_of_rows_ends_the_answer() {
-    let statement = Statement::new("SELECT ?");
+    let statement = Learned::of("SELECT ?");
     let mut wire = prepared(&statement);
     let mut pending = execute(&mut wire, &statement);
     let bytes = [
@@ -198,7 +198,7 @@ fn an_error_in_the_middle_of_rows_ends_the_answer() {
 
 #[test]
 fn a_command_with_several_results_ends_with_the_last() {
-    let statement = Statement::new("CALL p(?)");
+    let statement = Learned::of("CALL p(?)");
     let mut wire = prepared(&statement);
     let mut pending = execute(&mut wire, &statement);
     let bytes = [
@@ -216,7 +216,7 @@ fn a_command_with_several_results_ends_with_the_last() {
 
 #[test]
 fn an_error_behind_a_result_leaves_it_unknown_what_has_happened() {
-    let statement = Statement::new("CALL p(?)");
+    let statement = Learned::of("CALL p(?)");
     let mut wire = prepared(&statement);
     let mut pending = execute(&mut wire, &statement);
     let bytes =
@@ -227,7 +227,7 @@ fn an_error_behind_a_result_leaves_it_unknown_what_has_happened() {
 
 #[test]
 fn an_opening_is_confirmed_before_what_it_opens_is_sent() {
-    let statement = Statement::new("DO ?");
+    let statement = Learned::of("DO ?");
     for cold in [true, false] {
         let mut wire = if cold { wire() } else { prepared(&statement) };
         let mut out = Out::default();
@@ -249,7 +249,7 @@ fn an_opening_is_confirmed_before_what_it_opens_is_sent() {
 
 #[test]
 fn what_cannot_be_opened_is_not_sent() {
-    let statement = Statement::new("DO ?");
+    let statement = Learned::of("DO ?");
     let mut wire = wire();
     let mut request = Request::execute(&statement, one(1));
     request.opening = Some(Bytes::from_static(b"BEGIN"));
@@ -263,7 +263,7 @@ fn what_cannot_be_opened_is_not_sent() {
 
 #[test]
 fn a_wrong_number_of_parameters_is_refused_and_nothing_is_written() {
-    let statement = Statement::new("DO ?");
+    let statement = Learned::of("DO ?");
     let mut wire = prepared(&statement);
     let mut out = Out::default();
     let mut request = Request::execute(&statement, Bound::default());
@@ -279,7 +279,7 @@ fn a_statement_that_the_server_wants_prepared_again_is_closed_in_line() {
     // 1615 = 0x064F, 1243 = 0x04DB; only the first one still exists.
     let cases = [(b"\x0B\0\0\x01\xFF\x4F\x06#HY000??", true), (b"\x0B\0\0\x01\xFF\xDB\x04#HY000??", false)];
     for (bytes, exists) in cases {
-        let statement = Statement::new("DO ?");
+        let statement = Learned::of("DO ?");
         let mut wire = prepared(&statement);
         let mut pending = execute(&mut wire, &statement);
         assert!(matches!(answer(&mut wire, &mut pending, bytes), Ok(Answer::Stale(_))));
@@ -293,11 +293,11 @@ fn a_statement_that_the_server_wants_prepared_again_is_closed_in_line() {
 
 #[test]
 fn the_session_is_judged_by_what_an_ok_says() {
-    let statement = Statement::new("DO ?");
+    let statement = Learned::of("DO ?");
     let mut wire = prepared(&statement);
     let mut pending = execute(&mut wire, &statement);
-    // in a transaction
-    ran(answer(&mut wire, &mut pending, b"\x07\0\0\x01\x00\x00\x00\x01\x00\x00\x00"));
+    // in a transaction, with autocommit
+    ran(answer(&mut wire, &mut pending, b"\x07\0\0\x01\x00\x00\x00\x03\x00\x00\x00"));
     assert_eq!(wire.condition(), Condition::InTransaction);
     let [rollback] = &wire.settle(Occasion::Tainted)[..] else { panic!("one request") };
     assert!(matches!(&rollback.what, What::Query(text) if text == "ROLLBACK"));
@@ -315,11 +315,140 @@ fn the_session_is_judged_by_what_an_ok_says() {
     ahead(wire.frame(&mut Request::execute(&statement, one(1)), &mut out));
 }
 
+/// The texts of requests that put a session right.
+fn texts(requests: &[Request]) -> Vec<&[u8]> {
+    let text = |request: &Request| match &request.what {
+        What::Query(text) => text.clone(),
+        _ => panic!("no text"),
+    };
+    let texts: Vec<Bytes> = requests.iter().map(text).collect();
+    texts.into_iter().map(|text| &*Vec::leak(text.to_vec())).collect()
+}
+
+#[test]
+fn a_transaction_that_comes_back_is_rolled_back_before_autocommit_is_on_again() {
+    let statement = Learned::of("DO ?");
+    let mut wire = prepared(&statement);
+    let mut pending = execute(&mut wire, &statement);
+    // no autocommit, and nothing open
+    ran(answer(&mut wire, &mut pending, b"\x07\0\0\x01\x00\x00\x00\x00\x00\x00\x00"));
+    assert_eq!(wire.condition(), Condition::Touched);
+    let requests = wire.settle(Occasion::Returned { touched: false });
+    assert_eq!(texts(&requests), [&b"ROLLBACK"[..], b"SET autocommit = 1"]);
+}
+
+/// A wire with an open transaction.
+fn opened(statement: &Arc<Learned>) -> MySqlWire {
+    let mut wire = prepared(statement);
+    let mut request = Request { part: true, ..Request::execute(statement, one(1)) };
+    request.opening = Some(Bytes::from_static(b"SET autocommit = 0"));
+    let (mut opening, _) = ahead(wire.frame(&mut request, &mut Out::default()));
+    let ok = b"\x07\0\0\x01\x00\x00\x00\x00\x00\x00\x00";
+    let received = receive(&mut wire, Some(&mut opening), ok, usize::MAX);
+    assert!(matches!(received, Ok(Received::Forerunner { result: Ok(()), .. })));
+    wire
+}
+
+fn part(what: What) -> Request {
+    Request { part: true, ..Request::new(what) }
+}
+
+#[test]
+fn nothing_is_committed_after_the_server_has_undone_the_transaction() {
+    // 1213 = 0x04BD, 1205 = 0x04B5
+    for number in [0xBD, 0xB5] {
+        let statement = Learned::of("DO ?");
+        let mut wire = opened(&statement);
+        let mut first = execute(&mut wire, &statement);
+        let mut second = execute(&mut wire, &statement);
+        let deadlock = [b"\x0D\0\0\x01\xFF", &[number][..], b"\x04#40001lost"].concat();
+        answer(&mut wire, &mut first, &deadlock).expect_err("a deadlock");
+        // What was on its way runs in a transaction that nobody commits.
+        ran(answer(&mut wire, &mut second, b"\x07\0\0\x01\x00\x00\x00\x01\x00\x00\x00"));
+        let further = What::Execute { statement: Arc::clone(&statement), bound: one(1) };
+        for what in [further, What::Commit { strict: false }] {
+            let mut out = Out::default();
+            let Framed::Refused(error) = wire.frame(&mut part(what), &mut out) else { panic!("sent") };
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed));
+            assert_eq!(error.server().map(DatabaseError::number), Some(0x0400 | u16::from(number)));
+            assert!(out.is_empty());
+        }
+    }
+}
+
+#[test]
+fn an_error_that_nobody_saw_keeps_a_transaction_from_being_committed() {
+    let statement = Learned::of("DO ?");
+    let mut wire = opened(&statement);
+    let mut pending = execute(&mut wire, &statement);
+    answer(&mut wire, &mut pending, NO_TABLE).expect_err("no table");
+    let mut out = Out::default();
+    let strict = wire.frame(&mut part(What::Commit { strict: true }), &mut out);
+    assert!(matches!(strict, Framed::Refused(error) if error.outcome() == Outcome::Failed));
+    // One that was seen does not: the statement alone was undone.
+    let mut commit = sent(wire.frame(&mut part(What::Commit { strict: false }), &mut out));
+    assert_eq!(written(&mut out), b"\x07\0\0\0\x03COMMIT");
+    ran(answer(&mut wire, &mut commit, OK));
+    let over = wire.frame(&mut part(What::Commit { strict: false }), &mut out);
+    assert!(matches!(over, Framed::Refused(_)), "it is over");
+}
+
+#[test]
+fn what_belongs_to_a_transaction_is_not_sent_outside_of_one() {
+    let statement = Learned::of("DO ?");
+    let mut wire = prepared(&statement);
+    let mut request = Request { part: true, ..Request::execute(&statement, one(1)) };
+    let mut out = Out::default();
+    assert!(matches!(wire.frame(&mut request, &mut out), Framed::Refused(_)));
+    assert!(out.is_empty());
+    // An opening that fails opens nothing.
+    request.opening = Some(Bytes::from_static(b"SET autocommit = 0"));
+    let (mut opening, _) = ahead(wire.frame(&mut request, &mut out));
+    let received = receive(&mut wire, Some(&mut opening), NO_TABLE, usize::MAX);
+    assert!(matches!(received, Ok(Received::Forerunner { result: Err(_), .. })));
+    assert!(matches!(wire.frame(&mut request, &mut out), Framed::Refused(_)));
+}
+
+#[test]
+fn several_statements_are_allowed_for_a_script_and_no_longer() {
+    let mut wire = wire();
+    let mut out = Out::default();
+    let script = What::Script(Bytes::from_static(b"DO 1;DO 2"));
+    let request = Request { rows: false, ..Request::new(script) };
+    let mut pending = sent(wire.frame(&mut { request }, &mut out));
+    let on = b"\x03\0\0\0\x1B\0\0";
+    assert_eq!(written(&mut out), [&on[..], b"\x0A\0\0\0\x03DO 1;DO 2", b"\x03\0\0\0\x1B\x01\0"].concat());
+    // The option is answered with 0xFE, the script with two results.
+    let option = b"\x07\0\0\x01\xFE\x00\x00\x02\x00\x00\x00";
+    let more = b"\x07\0\0\x01\x00\x00\x00\x0A\x00\x00\x00";
+    let last = b"\x07\0\0\x02\x00\x00\x00\x02\x00\x00\x00";
+    let ran = ran(answer(&mut wire, &mut pending, &[&option[..], more, last, option].concat()));
+    assert_eq!(ran.results.len(), 1, "of results that are not wanted the last one is kept");
+}
+
+#[test]
+fn a_packet_that_would_cost_the_connection_is_not_sent() {
+    let mut wire = wire();
+    let mut out = Out::default();
+    let mut own = Request::own(What::Query(Bytes::from_static(b"SELECT @@max_allowed_packet")));
+    let mut pending = sent(wire.frame(&mut own, &mut out));
+    // one column, its definition, the text "1024", OK
+    let rows = b"\x01\0\0\x01\x01\x05\0\0\x02\x03defA\x05\0\0\x03\x041024\x07\0\0\x04\xFE\0\0\x02\0\0\0";
+    ran(answer(&mut wire, &mut pending, rows));
+    written(&mut out);
+    let large = Request::query(vec![b'x'; 1024]);
+    assert!(
+        matches!(wire.frame(&mut { large }, &mut out), Framed::Refused(error) if error.kind() == ErrorKind::Encode)
+    );
+    assert!(out.is_empty());
+    sent(wire.frame(&mut Request::query(vec![b'x'; 1023]), &mut out));
+}
+
 #[test]
 fn last_words_are_kept_whether_they_were_asked_for_or_not() {
     // 4031 = 0x0FBF, unasked, with a sequence of its own
     let farewell = b"\x0D\0\0\0\xFF\xBF\x0F#HY000idle".as_slice();
-    let statement = Statement::new("DO ?");
+    let statement = Learned::of("DO ?");
     for waiting in [true, false] {
         let mut wire = prepared(&statement);
         let mut pending = execute(&mut wire, &statement);
@@ -332,7 +461,7 @@ fn last_words_are_kept_whether_they_were_asked_for_or_not() {
 
 #[test]
 fn what_the_protocol_does_not_allow_costs_the_connection() {
-    let statement = Statement::new("SELECT ?");
+    let statement = Learned::of("SELECT ?");
     let cases: [(&str, &[u8]); 9] = [
         ("a sequence that is not expected", b"\x07\0\0\x02\x00\x00\x00\x02\x00\x00\x00"),
         ("an empty packet", b"\0\0\0\x01"),
@@ -369,7 +498,7 @@ fn no_bytes_of_a_peer_make_it_panic() {
         seed ^= seed << 17;
         (seed >> 24) as u8
     };
-    let statement = Statement::new("SELECT ?");
+    let statement = Learned::of("SELECT ?");
     for _ in 0..20_000 {
         let mut wire = prepared(&statement);
         let mut pending = execute(&mut wire, &statement);

@@ -1,0 +1,199 @@
+//! The builder face of [`Config`]: one method for each option that has a meaning in this version.
+//!
+//! This module may store values as they come; whether they fit is asked when connecting, so that a chain of
+//! calls needs no `?`.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use super::host::Addresses;
+use super::{Config, Password, SslMode, TimeZone};
+
+impl Config {
+    /// A configuration with every option at its default.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the host in place of all earlier ones: a name, an address, the path of a Unix socket (it begins
+    /// with `/`), or a comma-separated list of such, tried in order. Default: `localhost`.
+    #[must_use]
+    pub fn host(mut self, host: impl AsRef<str>) -> Self {
+        self.addresses.hosts = Addresses::list(host.as_ref());
+        self
+    }
+
+    /// Sets several hosts with their ports in place of all earlier ones; they are tried in order.
+    #[must_use]
+    pub fn hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = (H, u16)>) -> Self {
+        let (hosts, ports) = hosts.into_iter().map(|(host, port)| (host.into(), port.to_string())).unzip();
+        self.addresses.hosts = hosts;
+        self.addresses.ports = ports;
+        self
+    }
+
+    /// Sets the port of all hosts, 1 to 65535. Default: 3306.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.addresses.ports = vec![port.to_string()];
+        self
+    }
+
+    /// Sets the user. Default: the operating system's user.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into()).filter(|user| !user.is_empty());
+        self
+    }
+
+    /// Sets the password as it is, without any encoding. Default: none; an empty one counts as none.
+    #[must_use]
+    pub fn password(mut self, password: impl AsRef<str>) -> Self {
+        self.password = Password::value(password.as_ref());
+        self
+    }
+
+    /// Sets where the password comes from: `provider` is called once for every connection whose server asks
+    /// for a password, within `connect_timeout`. If it fails, so does that connection attempt, with its error
+    /// as the source.
+    ///
+    /// ```
+    /// let config = mysql_pipeline::Config::new().host("db.internal").user("app").password_provider(|| async {
+    ///     Ok(std::fs::read_to_string("/run/secrets/database-token")?)
+    /// });
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn password_provider<F, Fut>(mut self, provider: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, Box<dyn StdError + Send + Sync>>> + Send + 'static,
+    {
+        self.password = Password::provider(provider);
+        self
+    }
+
+    /// Sets the database. Default: none.
+    #[must_use]
+    pub fn database(mut self, database: impl Into<String>) -> Self {
+        self.database = Some(database.into()).filter(|database| !database.is_empty());
+        self
+    }
+
+    /// Sets how much encryption and verification is asked for. Default: [`SslMode::Preferred`].
+    #[must_use]
+    pub fn ssl_mode(mut self, mode: SslMode) -> Self {
+        self.ssl_mode = mode;
+        self
+    }
+
+    /// Switches TCP keepalive on or off. Default: on.
+    #[must_use]
+    pub fn keepalives(mut self, on: bool) -> Self {
+        self.no_keepalive = !on;
+        self
+    }
+
+    /// Allows to ask the server for its public key, when `caching_sha2_password` has to send the password over a
+    /// connection without encryption. Whoever sits in between can answer with a key of their own: on a trusted network
+    /// only. Default: off.
+    #[must_use]
+    pub fn public_key_retrieval(mut self, allowed: bool) -> Self {
+        self.public_key_retrieval = allowed;
+        self
+    }
+
+    /// Sets the path of the server's Unix socket, in place of all hosts. Default: none.
+    #[must_use]
+    pub fn socket(mut self, path: impl Into<String>) -> Self {
+        self.addresses.socket = Some(path.into()).filter(|path| !path.is_empty());
+        self
+    }
+
+    /// Leaves `time_zone` as the server has it. Default: every session has `+00:00`.
+    #[must_use]
+    pub fn server_time_zone(mut self) -> Self {
+        self.time_zone = TimeZone::Server;
+        self
+    }
+
+    /// Sets the number of pipes, 1 to 1024. Default: 8.
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.pool.set_connections(connections);
+        self
+    }
+
+    /// Sets the number of entries per pipe, 1 to 65,536; 1 switches pipelining off. Default: 256.
+    #[must_use]
+    pub fn max_in_flight(mut self, entries: usize) -> Self {
+        self.pool.set_max_in_flight(entries);
+        self
+    }
+
+    /// Sets the largest answer in bytes; a larger one fails alone. Default: 256 MiB.
+    #[must_use]
+    pub fn max_answer_bytes(mut self, bytes: usize) -> Self {
+        self.pool.set_max_answer_bytes(bytes);
+        self
+    }
+
+    /// Sets how many bytes of answers the pool holds at a time. Default: 1 GiB.
+    #[must_use]
+    pub fn answer_budget(mut self, bytes: usize) -> Self {
+        self.pool.set_answer_budget(bytes);
+        self
+    }
+
+    /// Sets how many bytes per pipe may wait to be sent. Default: 4 MiB.
+    #[must_use]
+    pub fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.pool.set_queue_bytes(bytes);
+        self
+    }
+
+    /// Sets the time for name resolution, TCP, TLS, authentication and set-up together, 1 ms to 7 days.
+    /// Default: 10 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.pool.set_connect_timeout(timeout);
+        self
+    }
+
+    /// Sets the time for a query, queueing included (streams and COPY: per step), 1 ms to 7 days. Default: 30 s.
+    #[must_use]
+    pub fn query_timeout(mut self, timeout: Duration) -> Self {
+        self.pool.set_query_timeout(timeout);
+        self
+    }
+
+    /// Sets how long to wait for a lease, 1 ms to 7 days. Default: 5 s.
+    #[must_use]
+    pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
+        self.pool.set_acquire_timeout(timeout);
+        self
+    }
+
+    /// Sets the number of prepared statements per pipe, 0 to 65,536; with 0 each statement is
+    /// closed again by the next one. Default: 256.
+    #[must_use]
+    pub fn statement_cache(mut self, statements: usize) -> Self {
+        self.pool.set_statement_cache(statements);
+        self
+    }
+
+    /// Sets after how long, ± 10 %, a pipe is replaced, 1 s to 365 days; zero for never. Default: 30 min.
+    #[must_use]
+    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
+        self.pool.set_max_lifetime(lifetime);
+        self
+    }
+
+    /// Sets the statements that every new pipe runs, and again after a reset, in place of earlier ones. In a
+    /// URL each `setup` adds one. Default: none.
+    #[must_use]
+    pub fn setup<S: Into<String>>(mut self, statements: impl IntoIterator<Item = S>) -> Self {
+        self.pool.set_setup(statements.into_iter().map(Into::into).collect());
+        self
+    }
+}

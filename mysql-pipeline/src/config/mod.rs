@@ -1,0 +1,320 @@
+//! What to connect to, as whom, and how the pool behaves.
+//!
+//! This module may know every option, how it is written and which values this version honours; it must not
+//! know how a connection is made. Each form (URL, environment, builder) is cut into the same name and value pairs,
+//! and [`Config::set`] alone says what they mean. No error repeats a value: it may be, or contain, a password.
+
+mod builder;
+mod environment;
+mod host;
+mod not_offered;
+mod ssl;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+pub(crate) use self::host::{Host, HostKind};
+pub use self::ssl::SslMode;
+use wire_pipeline::config::units::{self, Plain};
+use wire_pipeline::config::{self, Password, Setting, invalid, show_name, url};
+pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
+
+use self::host::Addresses;
+use crate::error::{Error, Fault};
+
+/// What to connect to and as whom, and the options of the pool.
+///
+/// A configuration comes from a URL (`"mysql://…".parse::<Config>()`), from the environment
+/// ([`from_env`](Self::from_env)), or from the methods of this type; they can be mixed, and the last word counts. The
+/// environment is never read unasked, with one exception: a configuration without a user takes the operating system's
+/// user from `USER` (`USERNAME` on Windows) when connecting, as the mysql client does.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mysql_pipeline::Config;
+///
+/// # fn main() -> Result<(), mysql_pipeline::Error> {
+/// let from_url: Config = "mysql://app:s%40fe@db.internal/app?connections=4&query_timeout=500ms".parse()?;
+/// let built = Config::new().host("db.internal").user("app").password("s@fe").query_timeout(Duration::from_secs(1));
+/// # let _ = (from_url, built);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Options
+///
+/// The pool's options, documented at [`PoolOptions`], and, by the names that Connector/J and the mysql client have for
+/// them:
+///
+/// - `host` and `port` (lists too, tried in order; without any host `localhost`, over TCP), `socket` (the path of a
+///   Unix socket), `user`, `password`, `database` (also `dbname`; default: none),
+///   `sslMode` (`ssl-mode`) up to `PREFERRED`, `allowPublicKeyRetrieval` (`get-server-public-key`), `timeZone`
+///   (`connectionTimeZone`, `time_zone`; default `+00:00`, `SERVER` leaves the server's), `tcpKeepAlive`, and
+///   `connectTimeout` (milliseconds, the pool's `connect_timeout`).
+/// - Names for what always holds: `characterEncoding` (UTF-8, that is `utf8mb4`), `useAffectedRows` (`false`),
+///   `allowLoadLocalInfile`, `allowMultiQueries`, `useCompression` (`false`), `cachePrepStmts`, `useServerPrepStmts`
+///   (`true`). Another value, and `sslMode` above `PREFERRED`, parse, and connecting fails with a message that says so.
+///
+/// An unknown option is an error that names it. In a URL, these characters of a user name or a password must be
+/// percent-encoded: `/` (`%2F`), `@` (`%40`), `%` (`%25`), blanks (`%20`), and `:` (`%3A`) in a user name.
+#[derive(Clone, Default)]
+pub struct Config {
+    addresses: Addresses,
+    user: Option<String>,
+    password: Password,
+    database: Option<String>,
+    ssl_mode: SslMode,
+    public_key_retrieval: bool,
+    time_zone: TimeZone,
+    no_keepalive: bool,
+    /// Options whose value asks for something that this version does not offer. The values are not kept.
+    not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
+    pool: PoolOptions,
+}
+
+/// The `time_zone` of the session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum TimeZone {
+    /// `+00:00`: what the server says of a moment does not depend on where it stands.
+    #[default]
+    Utc,
+    /// The server's own.
+    Server,
+    Named(String),
+}
+
+impl FromStr for Config {
+    type Err = Error;
+
+    /// Reads a URL (`mysql://…`, or `mariadb://…`).
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`ErrorKind::Config`](crate::ErrorKind::Config), naming the option or the part of the URL, and never
+    /// showing a value.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self::new().apply(parse_text(text)?)?)
+    }
+}
+
+impl Config {
+    /// Reads the environment: `DATABASE_URL` first, and the mysql client's `MYSQL_HOST`, `MYSQL_TCP_PORT`,
+    /// `MYSQL_UNIX_PORT` and `MYSQL_PWD` for what it leaves open.
+    ///
+    /// When `DATABASE_URL` names a host or a socket, `MYSQL_HOST` and `MYSQL_UNIX_PORT` do not count. Variables that
+    /// are empty count as unset.
+    ///
+    /// # Errors
+    ///
+    /// As for [`FromStr`].
+    pub fn from_env() -> Result<Self, Error> {
+        Ok(Self::new().apply(environment::settings(environment::process)?)?)
+    }
+
+    /// Sets any option by the name and in the form that it has in a URL, after percent-decoding.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), mysql_pipeline::Error> {
+    /// let config = mysql_pipeline::Config::new().host("db.internal").option("allowPublicKeyRetrieval", "true")?;
+    /// # let _ = config;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`ErrorKind::Config`](crate::ErrorKind::Config) if the option is unknown or the value is none of its
+    /// values.
+    pub fn option(self, name: &str, value: &str) -> Result<Self, Error> {
+        Ok(self.apply(vec![Setting::new(name.to_owned(), value.to_owned())])?)
+    }
+
+    fn apply(mut self, settings: Vec<Setting>) -> Result<Self, Fault> {
+        for Setting { name, value } in settings {
+            self.set(&name, &value)?;
+        }
+        self.addresses.hosts()?;
+        self.pool.check()?;
+        Ok(self)
+    }
+
+    /// What every option means.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        if value.contains('\0') {
+            return Err(invalid(format!("the value of {} contains a NUL byte", show_name(name))));
+        }
+        match name {
+            "host" => self.addresses.hosts = Addresses::list(value),
+            "port" => self.addresses.ports = Addresses::list(value),
+            "socket" => self.addresses.socket = text(value),
+            "user" => self.user = text(value),
+            "password" => self.password = Password::value(value),
+            "database" | "dbname" => self.database = text(value),
+            "sslMode" | "ssl-mode" | "ssl_mode" | "sslmode" => self.ssl_mode = SslMode::parse(value)?,
+            "allowPublicKeyRetrieval" | "get-server-public-key" | "get_server_public_key" => {
+                self.public_key_retrieval = units::flag(name, value)?;
+            }
+            "connectionTimeZone" | "timeZone" | "timezone" | "time_zone" | "time-zone" => {
+                self.time_zone = TimeZone::parse(value)?;
+            }
+            "tcpKeepAlive" => self.no_keepalive = !units::flag(name, value)?,
+            "connectTimeout" => {
+                self.pool.set_connect_timeout(units::duration(name, value, Plain::Milliseconds)?);
+            }
+            "characterEncoding" | "charset" | "default-character-set" => check_encoding(value)?,
+            _ => return self.set_other(name, value),
+        }
+        Ok(())
+    }
+
+    fn set_other(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        if let Some(result) = self.pool.set(name, value) {
+            return result;
+        }
+        let Some(rule) = not_offered::find(name) else {
+            return Err(invalid(format!(
+                "unknown option {}; the options are the common ones of Connector/J and {}",
+                show_name(name),
+                config::names()
+            )));
+        };
+        if rule.asks(value)? {
+            self.not_offered.insert(rule.name, rule);
+        } else {
+            self.not_offered.remove(rule.name);
+        }
+        Ok(())
+    }
+
+    /// Whether this version can connect as this configuration asks; what stands in the way is named.
+    pub(crate) fn validate(&self) -> Result<(), Fault> {
+        let hosts = self.addresses.hosts()?;
+        self.pool.check()?;
+        // A Unix socket needs no encryption, and the mysql client does not insist on it there either.
+        if self.ssl_mode >= SslMode::Required && !hosts.iter().all(Host::is_unix) {
+            return Err(invalid(format!(
+                "sslMode={} needs TLS, which this version does not offer yet; use sslMode=PREFERRED or below on a \
+                 trusted network",
+                self.ssl_mode.as_str()
+            )));
+        }
+        match self.not_offered.values().next() {
+            Some(rule) => Err(rule.refusal()),
+            None => Ok(()),
+        }
+    }
+
+    /// The pool's options.
+    pub fn pool_options(&self) -> &PoolOptions {
+        &self.pool
+    }
+
+    /// The servers in the order in which to try them; at least one.
+    pub(crate) fn get_hosts(&self) -> Result<Vec<Host>, Fault> {
+        self.addresses.hosts()
+    }
+
+    /// The user, or else the operating system's, as far as the environment tells.
+    pub(crate) fn get_user(&self) -> Result<String, Fault> {
+        self.user.clone().or_else(|| environment::system_user(environment::process)).ok_or_else(|| {
+            invalid("`user` is not set, and the environment does not name the system's user; set it")
+        })
+    }
+
+    /// The database; `None` for none.
+    pub(crate) fn get_database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// The password for one handshake, if there is any; a provider is asked anew each time.
+    pub(crate) async fn get_password(&self) -> Result<Option<String>, Fault> {
+        self.password.get().await
+    }
+
+    /// Whether the server's public key may be asked of the server itself.
+    pub(crate) fn allows_public_key_retrieval(&self) -> bool {
+        self.public_key_retrieval
+    }
+
+    /// Whether idle connections are probed.
+    pub(crate) fn has_keepalive(&self) -> bool {
+        !self.no_keepalive
+    }
+
+    /// What every new session runs: a question of the driver's, its own defaults, then the user's.
+    ///
+    /// The size of a packet is asked for first, because the server ends the connection over a larger one. The session
+    /// must report when its state changes, and shared connections rely on autocommit, whatever the server's default.
+    pub(crate) fn get_setup(&self) -> impl Iterator<Item = String> {
+        let zone = match &self.time_zone {
+            TimeZone::Utc => Some("SET time_zone = '+00:00'".to_owned()),
+            TimeZone::Server => None,
+            TimeZone::Named(zone) => Some(format!("SET time_zone = '{zone}'")),
+        };
+        let own = [
+            "SELECT @@max_allowed_packet",
+            "SET NAMES utf8mb4",
+            "SET session_track_state_change = ON",
+            "SET autocommit = 1",
+        ];
+        own.map(str::to_owned).into_iter().chain(zone).chain(self.pool.setup().iter().cloned())
+    }
+}
+
+// By hand: the password never shows, nor what may hold one (`setup` can set any variable).
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("host", &self.addresses.hosts)
+            .field("port", &self.addresses.ports)
+            .field("socket", &self.addresses.socket)
+            .field("user", &self.user)
+            .field("password", &self.password)
+            .field("database", &self.database)
+            .field("ssl_mode", &self.ssl_mode)
+            .field("public_key_retrieval", &self.public_key_retrieval)
+            .field("time_zone", &self.time_zone)
+            .field("keepalive", &self.has_keepalive())
+            .field("not_offered", &self.not_offered.keys().collect::<Vec<_>>())
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TimeZone {
+    /// It becomes part of a statement, so it is checked letter by letter.
+    fn parse(value: &str) -> Result<Self, Fault> {
+        let is_zone = |c: char| c.is_ascii_alphanumeric() || "+-:/_".contains(c);
+        match value {
+            "" | "UTC" | "+00:00" => Ok(Self::Utc),
+            "SERVER" => Ok(Self::Server),
+            zone if zone.chars().all(is_zone) => Ok(Self::Named(zone.to_owned())),
+            _ => Err(invalid("`timeZone` must be an offset (+02:00), a name (Europe/Paris) or SERVER")),
+        }
+    }
+}
+
+/// Cuts the URL; blanks around it (the newline of a file) do not count.
+fn parse_text(text: &str) -> Result<Vec<Setting>, Fault> {
+    let text = text.trim();
+    match text.strip_prefix("mysql://").or_else(|| text.strip_prefix("mariadb://")) {
+        Some(rest) => url::parse(rest),
+        None => Err(invalid("the URL must begin with mysql:// (mysql://user:password@host/database)")),
+    }
+}
+
+fn check_encoding(value: &str) -> Result<(), Fault> {
+    let letters: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
+    match letters.to_ascii_lowercase().as_str() {
+        "" | "utf8" | "utf8mb4" | "auto" => Ok(()),
+        _ => Err(invalid("`characterEncoding` must be UTF-8: Rust's text is, and the server converts")),
+    }
+}
+
+fn text(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| value.to_owned())
+}

@@ -1,0 +1,146 @@
+//! Tables of good and bad configurations, in every form.
+
+use std::ffi::OsString;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::error::{ErrorKind, Outcome};
+
+/// Every character that has ended up in a bug report about passwords.
+const PASSWORD: &str = "p@:/?#[]%$ {+é'\\&=;,\"";
+const PASSWORD_IN_URL: &str = "p%40%3a%2F%3F%23%5B%5D%25%24%20%7B%2B%C3%A9%27%5C%26%3D%3B%2C%22";
+
+fn config(text: &str) -> Config {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn error(text: &str) -> String {
+    let error = text.parse::<Config>().err().unwrap_or_else(|| panic!("{text} was accepted"));
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Config, Outcome::NotSent), "{text}");
+    error.to_string()
+}
+
+fn password(config: &Config) -> Option<String> {
+    match pin!(config.get_password()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(password) => password.unwrap(),
+        Poll::Pending => panic!("a plain password needs no waiting"),
+    }
+}
+
+fn tcp(name: &str, port: u16) -> Host {
+    Host { kind: HostKind::Tcp(name.to_owned()), port }
+}
+
+fn unix(path: &str) -> Host {
+    Host { kind: HostKind::Unix(path.into()), port: 3306 }
+}
+
+#[test]
+fn hosts_are_read_from_the_url() {
+    let cases = [
+        ("mysql://", vec![tcp("localhost", 3306)]),
+        ("mysql://h", vec![tcp("h", 3306)]),
+        ("mariadb://h:3307/db", vec![tcp("h", 3307)]),
+        ("mysql://u:p@[::1]:3307/db", vec![tcp("::1", 3307)]),
+        ("mysql://a:1,b/db", vec![tcp("a", 1), tcp("b", 3306)]),
+        ("mysql://h/db?socket=/run/mysqld/mysqld.sock", vec![unix("/run/mysqld/mysqld.sock")]),
+        ("mysql://%2Frun%2Fmysqld.sock/db", vec![unix("/run/mysqld.sock")]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(config(text).get_hosts().unwrap(), expected, "{text}");
+    }
+}
+
+#[test]
+fn credentials_are_decoded_and_never_shown() {
+    let config = config(&format!("mysql://us%40er:{PASSWORD_IN_URL}@h/app"));
+    assert_eq!(config.get_user().unwrap(), "us@er");
+    assert_eq!(password(&config).as_deref(), Some(PASSWORD));
+    assert_eq!(config.get_database(), Some("app"));
+    let config = config.setup(["SET @secret = 'p@'"]);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("p@") && shown.contains("<hidden>"), "{shown}");
+}
+
+#[test]
+fn options_by_every_name_mean_the_same() {
+    for text in [
+        "mysql://h/?allowPublicKeyRetrieval=true&sslMode=disabled&connectTimeout=1500",
+        "mysql://h/?get-server-public-key=1&ssl-mode=DISABLED&connect_timeout=1500ms",
+    ] {
+        let config = config(text);
+        assert!(config.allows_public_key_retrieval());
+        assert_eq!(config.ssl_mode, SslMode::Disabled);
+        assert_eq!(config.pool_options().connect_timeout().as_millis(), 1500);
+        assert!(config.validate().is_ok());
+    }
+}
+
+#[test]
+fn a_session_is_set_up_with_the_drivers_defaults_and_then_the_users() {
+    let setup = |text: &str| config(text).get_setup().skip(4).collect::<Vec<_>>();
+    assert!(config("mysql://h").get_setup().any(|statement| statement == "SET NAMES utf8mb4"));
+    assert_eq!(setup("mysql://h"), ["SET time_zone = '+00:00'"]);
+    assert_eq!(setup("mysql://h?timeZone=SERVER&setup=DO%201"), ["DO 1"]);
+    assert_eq!(setup("mysql://h?timeZone=Europe/Paris"), ["SET time_zone = 'Europe/Paris'"]);
+    assert!(error("mysql://h?timeZone=%27;DROP").contains("timeZone"));
+}
+
+#[test]
+fn what_is_wrong_is_named_and_no_value_is_repeated() {
+    let cases = [
+        ("postgres://h", "mysql://"),
+        ("host=h", "mysql://"),
+        ("mysql://h?colour=secret", "`colour`"),
+        ("mysql://h:secret", "`port`"),
+        ("mysql://h?sslMode=secret", "`sslMode`"),
+        ("mysql://h?characterEncoding=secret", "`characterEncoding`"),
+        ("mysql://h?allowPublicKeyRetrieval=secret", "`allowPublicKeyRetrieval`"),
+        ("mysql://h?connections=0", "`connections`"),
+        ("mysql://u:secret/x@h/db", "%40"),
+    ];
+    for (text, word) in cases {
+        let error = error(text);
+        assert!(error.contains(word) && !error.contains("secret"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_is_not_offered_is_refused_when_connecting() {
+    for (text, word) in [
+        ("mysql://h?sslMode=REQUIRED", "sslMode=REQUIRED"),
+        ("mysql://h?ssl-mode=VERIFY_IDENTITY", "sslMode=VERIFY_IDENTITY"),
+        ("mysql://h?useSSL=true", "`useSSL`"),
+        ("mysql://h?useAffectedRows=true", "`useAffectedRows`"),
+        ("mysql://h?allowLoadLocalInfile=true", "`allowLoadLocalInfile`"),
+        ("mysql://h?useCompression=true", "`useCompression`"),
+    ] {
+        let error = config(text).validate().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains(word), "{text}: {error}");
+    }
+    for text in [
+        "mysql://h?useSSL=false&allowLoadLocalInfile=false&useServerPrepStmts=true",
+        "mysql://h?sslMode=REQUIRED&socket=/run/s.sock",
+    ] {
+        assert!(config(text).validate().is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn the_environment_fills_what_the_url_leaves_open() {
+    let read = |pairs: &'static [(&str, &str)]| {
+        let settings = environment::settings(|name| {
+            pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        });
+        settings.and_then(|settings| Config::new().apply(settings))
+    };
+    let config = read(&[("MYSQL_HOST", "a"), ("MYSQL_TCP_PORT", "7"), ("MYSQL_PWD", "secret")]).unwrap();
+    assert_eq!(config.get_hosts().unwrap(), [tcp("a", 7)]);
+    assert_eq!(password(&config).as_deref(), Some("secret"));
+    let config = read(&[("DATABASE_URL", "mysql://b"), ("MYSQL_UNIX_PORT", "/s"), ("MYSQL_TCP_PORT", "7")]);
+    assert_eq!(config.unwrap().get_hosts().unwrap(), [tcp("b", 3306)]);
+    let error = read(&[("DATABASE_URL", "b")]).expect_err("no URL");
+    assert!(error.to_string().contains("DATABASE_URL"), "{error}");
+}

@@ -1,0 +1,342 @@
+//! The connection phase, from the server's greeting to its first OK, as a state machine without socket or clock.
+//!
+//! This module may know the packets of that phase and their order; it must not know where the server is, where
+//! the password comes from, or what the connection is for.
+//!
+//! ```text
+//!  Greeting         HandshakeV10, sequence 0, or an ERR in its place (too many connections)
+//!   │ ask for the password
+//!   ▼
+//!  Asked
+//!   │ HandshakeResponse41
+//!   ▼
+//!  Authenticating   0x01: see `auth`; 0xFE: another plugin, once
+//!   │ OK
+//!   ▼
+//!  Over             what follows in the buffer belongs to the next phase
+//! ```
+//!
+//! In every state an ERR ends the attempt with the server's own error; a packet of another kind, out of order, or over
+//! its size limit is a protocol error.
+//!
+//! Sources: MySQL internals, "Connection Phase", `Protocol::HandshakeV10`, `Protocol::HandshakeResponse41`.
+
+use std::borrow::Cow;
+use std::mem;
+use std::sync::Arc;
+
+use bytes::{BufMut, BytesMut};
+
+use super::packet::{Header, Sequence};
+use super::response::parse_error;
+use crate::auth::{self, Authentication, NONCE, Plugin, Terms, Verdict};
+use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
+
+#[cfg(test)]
+mod tests;
+
+/// No packet of this phase is nearly as long; nothing is allocated by what a header announces anyway.
+const MAX_PACKET: usize = 64 * 1024;
+
+/// Capabilities. Source: MySQL internals, "Capabilities Flags".
+mod capability {
+    pub(super) const LONG_PASSWORD: u32 = 1;
+    /// `affected_rows` counts rows that were found, also those that had the new values already.
+    pub(super) const FOUND_ROWS: u32 = 1 << 1;
+    pub(super) const LONG_FLAG: u32 = 1 << 2;
+    pub(super) const CONNECT_WITH_DB: u32 = 1 << 3;
+    pub(super) const PROTOCOL_41: u32 = 1 << 9;
+    pub(super) const TRANSACTIONS: u32 = 1 << 13;
+    pub(super) const SECURE_CONNECTION: u32 = 1 << 15;
+    pub(super) const MULTI_RESULTS: u32 = 1 << 17;
+    pub(super) const PS_MULTI_RESULTS: u32 = 1 << 18;
+    pub(super) const PLUGIN_AUTH: u32 = 1 << 19;
+    pub(super) const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
+    pub(super) const SESSION_TRACK: u32 = 1 << 23;
+    pub(super) const DEPRECATE_EOF: u32 = 1 << 24;
+
+    /// Without these there is no talking to each other.
+    pub(super) const NEEDED: u32 = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | DEPRECATE_EOF;
+    /// What we ask for if the server has it. Never `LOCAL_FILES` (a server could ask for any file of ours, and would
+    /// take the commands behind it for the file) and never `MULTI_STATEMENTS` (a text that somebody slipped a second
+    /// statement into must not run): scripts switch that on and off for themselves.
+    pub(super) const WANTED: u32 = NEEDED
+        | LONG_PASSWORD
+        | FOUND_ROWS
+        | LONG_FLAG
+        | TRANSACTIONS
+        | MULTI_RESULTS
+        | PS_MULTI_RESULTS
+        | PLUGIN_AUTH_LENENC
+        | SESSION_TRACK;
+}
+
+/// `utf8mb4_general_ci`, which every server knows; `SET NAMES` follows.
+const COLLATION: u8 = 45;
+
+/// What the first packet of ours says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StartupParams {
+    pub(crate) user: String,
+    pub(crate) database: Option<String>,
+    pub(crate) terms: Terms,
+}
+
+/// One connection attempt.
+pub(crate) struct Startup {
+    params: StartupParams,
+    sequence: Sequence,
+    state: State,
+    greeting: Greeting,
+}
+
+enum State {
+    Greeting,
+    /// The password is wanted from the user of this machine.
+    Asked {
+        plugin: Plugin,
+        nonce: [u8; NONCE],
+        capabilities: u32,
+    },
+    Authenticating(Box<Authentication>),
+    /// Done, or failed: nothing can follow.
+    Over,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Send these bytes.
+    Send(Vec<u8>),
+    /// Find the password and send what [`Startup::answer_password`] makes of it.
+    NeedPassword,
+    /// The server is ready for commands.
+    Done(Greeting),
+}
+
+/// What the server told about itself and this connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    pub(crate) server_version: String,
+    /// What KILL needs.
+    pub(crate) connection_id: u32,
+}
+
+impl Startup {
+    /// Begins an attempt; the server speaks first.
+    pub(crate) fn new(params: StartupParams) -> Result<Self, Fault> {
+        // A NUL would end the value and make what follows the next field.
+        if params.user.contains('\0') {
+            return Err(config("`user` contains a NUL byte"));
+        }
+        if params.database.as_ref().is_some_and(|database| database.contains('\0')) {
+            return Err(config("`database` contains a NUL byte"));
+        }
+        Ok(Self { params, sequence: Sequence(0), state: State::Greeting, greeting: Greeting::default() })
+    }
+
+    /// Takes whole packets from the front of `input` until there is something to do; `None` when more bytes are
+    /// needed. After [`Step::Done`] the rest of `input` is the next phase's. An error ends the attempt.
+    pub(crate) fn receive(&mut self, input: &mut BytesMut) -> Result<Option<Step>, Fault> {
+        loop {
+            let Some(header) = Header::parse(input) else { return Ok(None) };
+            if header.len > MAX_PACKET {
+                return Err(protocol(
+                    "the peer does not speak MySQL's protocol, or sent a packet of impossible length; check host and \
+                     port",
+                ));
+            }
+            if input.len() < header.total() {
+                return Ok(None);
+            }
+            let packet = input.split_to(header.total()).split_off(Header::LEN);
+            if let Some(step) = self.take(header, &packet)? {
+                return Ok(Some(step));
+            }
+        }
+    }
+
+    /// What to send after [`Step::NeedPassword`].
+    pub(crate) fn answer_password(&mut self, password: Option<&str>) -> Result<Vec<u8>, Fault> {
+        let State::Asked { plugin, nonce, capabilities } = mem::replace(&mut self.state, State::Over) else {
+            return Err(protocol("a password was given without being asked for"));
+        };
+        let (authentication, response) = Authentication::begin(self.params.terms, password, plugin, nonce)?;
+        let packet = self.response(capabilities, plugin, &response)?;
+        self.state = State::Authenticating(Box::new(authentication));
+        Ok(self.frame(&packet))
+    }
+
+    fn take(&mut self, header: Header, packet: &[u8]) -> Result<Option<Step>, Fault> {
+        let in_order = self.sequence.accept(header);
+        if let [0xFF, ..] = packet {
+            self.state = State::Over;
+            return Err(refused(parse_error(packet).map_err(|fault| fault.with_outcome(Outcome::NotSent))?));
+        }
+        if !in_order {
+            return Err(protocol("the server sent a packet out of order"));
+        }
+        match (mem::replace(&mut self.state, State::Over), packet) {
+            (State::Greeting, packet) => {
+                self.state = self.greet(packet)?;
+                Ok(Some(Step::NeedPassword))
+            }
+            (State::Authenticating(_), [0x00, ..]) => Ok(Some(Step::Done(mem::take(&mut self.greeting)))),
+            (State::Authenticating(mut authentication), [0xFE, request @ ..]) => {
+                let response = authentication.switch(request)?;
+                self.state = State::Authenticating(authentication);
+                Ok(Some(Step::Send(self.frame(&response))))
+            }
+            (State::Authenticating(mut authentication), [0x01, data @ ..]) => {
+                let verdict = authentication.more(data)?;
+                self.state = State::Authenticating(authentication);
+                Ok(match verdict {
+                    Verdict::Send(packet) => Some(Step::Send(self.frame(&packet))),
+                    Verdict::Wait => None,
+                })
+            }
+            (State::Authenticating(_), [0x02, ..]) => Err(Fault::new(
+                ErrorKind::Auth,
+                Outcome::NotSent,
+                "the server asks for a further factor of authentication, which this version does not offer",
+            )),
+            _ => Err(protocol("the server sent a packet that does not belong into the connection phase")),
+        }
+    }
+
+    fn greet(&mut self, packet: &[u8]) -> Result<State, Fault> {
+        let greeting = Handshake::parse(packet)?;
+        let missing = capability::NEEDED & !greeting.capabilities;
+        if missing != 0 {
+            return Err(Fault::new(
+                ErrorKind::Connect,
+                Outcome::NotSent,
+                format!(
+                    "the server (or proxy) is too old for this driver: it lacks {}",
+                    if missing & capability::DEPRECATE_EOF == 0 { "protocol 4.1" } else { "DEPRECATE_EOF" }
+                ),
+            ));
+        }
+        let capabilities = capability::WANTED & greeting.capabilities;
+        let capabilities = match &self.params.database {
+            Some(_) if greeting.capabilities & capability::CONNECT_WITH_DB == 0 => {
+                return Err(protocol("the server does not let us choose a database"));
+            }
+            Some(_) => capabilities | capability::CONNECT_WITH_DB,
+            None => capabilities,
+        };
+        self.greeting = Greeting {
+            server_version: String::from_utf8_lossy(greeting.version).into_owned(),
+            connection_id: greeting.connection_id,
+        };
+        // A plugin that is not offered here may not be the user's: the server will ask for that one.
+        let plugin = Plugin::named(greeting.plugin).unwrap_or(Plugin::CachingSha2);
+        Ok(State::Asked { plugin, nonce: greeting.nonce, capabilities })
+    }
+
+    fn response(&self, capabilities: u32, plugin: Plugin, response: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut packet = Vec::with_capacity(128);
+        packet.put_u32_le(capabilities);
+        // The largest packet that we would send: no limit of ours. Its own the server tells with an error.
+        packet.put_u32_le(1 << 30);
+        packet.put_u8(COLLATION);
+        packet.put_bytes(0, 23);
+        packet.put_slice(self.params.user.as_bytes());
+        packet.put_u8(0);
+        // One byte of length is enough, with PLUGIN_AUTH_LENENC or without: a response has 0, 20 or 32 bytes.
+        let length = u8::try_from(response.len())
+            .ok()
+            .filter(|length| *length < 0xFB)
+            .ok_or_else(|| protocol("a response of impossible length"))?;
+        packet.put_u8(length);
+        packet.put_slice(response);
+        if let Some(database) = &self.params.database {
+            packet.put_slice(database.as_bytes());
+            packet.put_u8(0);
+        }
+        packet.put_slice(plugin.name().as_bytes());
+        packet.put_u8(0);
+        if packet.len() > MAX_PACKET {
+            return Err(config("`user` and `database` are too long"));
+        }
+        Ok(packet)
+    }
+
+    /// One packet of ours; the sequence runs on through the phase.
+    fn frame(&mut self, packet: &[u8]) -> Vec<u8> {
+        let [a, b, c, _] = (packet.len() as u32).to_le_bytes();
+        let framed = [&[a, b, c, self.sequence.0], packet].concat();
+        self.sequence.0 = self.sequence.0.wrapping_add(1);
+        framed
+    }
+}
+
+/// The server's greeting.
+struct Handshake<'a> {
+    version: &'a [u8],
+    connection_id: u32,
+    nonce: [u8; NONCE],
+    capabilities: u32,
+    plugin: &'a [u8],
+}
+
+impl<'a> Handshake<'a> {
+    fn parse(packet: &'a [u8]) -> Result<Self, Fault> {
+        match packet.first() {
+            Some(10) => Self::read(packet).ok_or_else(|| protocol("the server sent a malformed greeting")),
+            Some(_) => Err(protocol("the peer does not greet as a MySQL server; check host and port")),
+            None => Err(protocol("the server sent an empty greeting")),
+        }
+    }
+
+    /// Source: MySQL internals, `Protocol::HandshakeV10`: 10, version (NUL), connection (4), challenge (8), 0,
+    /// capabilities (2), collation (1), status (2), capabilities (2), length of the challenge (1), reserved (10), rest
+    /// of the challenge (at least 13, with a NUL), plugin (NUL).
+    fn read(packet: &'a [u8]) -> Option<Self> {
+        let rest = packet.get(1..)?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        let version = rest.get(..end)?;
+        let rest = rest.get(end + 1..)?;
+        let (connection_id, rest) = rest.split_first_chunk::<4>()?;
+        let (challenge, rest) = rest.split_first_chunk::<8>()?;
+        let ([0, low @ .., _, _, _, high0, high1, length], rest) = rest.split_first_chunk::<9>()? else {
+            return None;
+        };
+        let low: [u8; 2] = *low;
+        let capabilities = u32::from_le_bytes([low[0], low[1], *high0, *high1]);
+        let rest = rest.get(10..)?;
+        let remaining = usize::from(*length).saturating_sub(8).max(13);
+        let (tail, plugin) = match rest.split_at_checked(remaining) {
+            Some(split) => split,
+            // Old servers leave the last NUL out.
+            None => (rest, &[][..]),
+        };
+        let tail = tail.get(..NONCE - 8)?;
+        let nonce = auth::nonce(&[challenge, tail].concat()).ok()?;
+        let plugin = plugin.split(|byte| *byte == 0).next().unwrap_or_default();
+        Some(Self { version, connection_id: u32::from_le_bytes(*connection_id), nonce, capabilities, plugin })
+    }
+}
+
+/// The server's refusal: some are about who we are, everything else is about this attempt.
+fn refused(error: DatabaseError) -> Fault {
+    // Host not allowed (1130), no common protocol (1251), password expired (1820, 1862), account locked (3118, 4151).
+    let about_us = error.sqlstate().starts_with("28")
+        || matches!(error.number(), 1130 | 1251 | 1820 | 1862 | 3118 | 4151);
+    let (kind, words) = if about_us {
+        (ErrorKind::Auth, "the server did not authenticate us")
+    } else {
+        (ErrorKind::Connect, "the server refused the connection")
+    };
+    Fault::new(kind, Outcome::NotSent, words).with_server(Arc::new(error))
+}
+
+#[cold]
+fn config(message: impl Into<Cow<'static, str>>) -> Fault {
+    Fault::new(ErrorKind::Config, Outcome::NotSent, message)
+}
+
+#[cold]
+fn protocol(message: &'static str) -> Fault {
+    Fault::new(ErrorKind::Protocol, Outcome::NotSent, message)
+}

@@ -1,0 +1,299 @@
+//! What a statement's first words say: whether others may share the session that it runs in.
+//!
+//! A shared handle refuses what opens or ends a transaction or changes the session, before it is sent. The words are
+//! those of MySQL's and MariaDB's grammars (`sql_yacc.yy`); comments are as their scanner has them (`sql_lex.cc`):
+//! they do not nest, and what stands in `/*! … */` or `/*M! … */` is run by servers that are new enough. Which ones
+//! are is not known here, so such a text is read both ways, and the stricter reading counts.
+
+/// Where a statement may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Everywhere.
+    Plain,
+    /// It opens or ends a transaction: on a session.
+    Transaction,
+    /// It marks a place in a transaction, or returns to one: on a transaction or a session.
+    Savepoint,
+    /// It changes the session, or depends on what is in it: on a session.
+    Session,
+    /// It commits what came before it: everywhere but in a transaction.
+    Commits,
+}
+
+/// Looks at the first words of `text`.
+pub(crate) fn classify(text: &str) -> Class {
+    let run = classify_reading(text, true);
+    if matches!(run, Class::Plain | Class::Commits) && (text.contains("/*!") || text.contains("/*M!")) {
+        return match classify_reading(text, false) {
+            Class::Plain => run,
+            skipped => skipped,
+        };
+    }
+    run
+}
+
+/// The classes of a script's statements.
+///
+/// Cut at semicolons outside of quotes and comments. A backslash is taken to escape, as it does unless `sql_mode` says
+/// otherwise; inside of a stored program's body its statements are looked at too.
+pub(crate) fn classify_script(script: &str) -> impl Iterator<Item = Class> {
+    let mut rest = script;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (statement, behind) = rest.split_at(end_of_statement(rest));
+        rest = behind.strip_prefix(';').unwrap_or_default();
+        Some(classify(statement))
+    })
+}
+
+/// Where the statement at the front of `text` ends: at a semicolon, or at the end.
+fn end_of_statement(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let rest = text.get(at..).unwrap_or_default();
+        at += match byte {
+            b';' => return at,
+            b'\'' | b'"' | b'`' => quoted(rest.as_bytes(), *byte),
+            b'#' => rest.find('\n').unwrap_or(rest.len()),
+            b'-' if dashes(rest).is_some() => rest.find('\n').unwrap_or(rest.len()),
+            b'/' if rest.starts_with("/*") && conditional(rest).is_none() => {
+                rest.find("*/").map_or(rest.len(), |end| end + 2)
+            }
+            _ => 1,
+        };
+    }
+    bytes.len()
+}
+
+/// How long the quoted text is that `bytes` begin with, with its quotes.
+fn quoted(bytes: &[u8], quote: u8) -> usize {
+    let mut at = 1;
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        if *byte == quote {
+            return at;
+        }
+        at += usize::from(*byte == b'\\' && quote != b'`');
+    }
+    bytes.len()
+}
+
+fn classify_reading(text: &str, conditional_comments_run: bool) -> Class {
+    let mut words = Words { rest: text, conditional_comments_run };
+    let Some(first) = words.next() else { return Class::Plain };
+    let is = |word: &str, other: &str| word.eq_ignore_ascii_case(other);
+    let any = |word: &str, others: &[&str]| others.iter().any(|other| is(word, other));
+    if any(first, &["begin", "commit", "xa"]) {
+        return Class::Transaction;
+    }
+    if any(first, &["savepoint", "release"]) {
+        return Class::Savepoint;
+    }
+    if is(first, "start") {
+        // Others of this word begin a replication.
+        return if words.any(|word| is(word, "transaction")) { Class::Transaction } else { Class::Plain };
+    }
+    if is(first, "rollback") {
+        // ROLLBACK [ WORK ] TO …
+        let to = words.find(|word| !is(word, "work")).is_some_and(|word| is(word, "to"));
+        return if to { Class::Savepoint } else { Class::Transaction };
+    }
+    if is(first, "set") {
+        // Switching it on commits.
+        let autocommit = text.to_ascii_lowercase().contains("autocommit");
+        return if autocommit { Class::Transaction } else { Class::Session };
+    }
+    if any(first, &["use", "lock", "unlock", "prepare", "execute", "deallocate", "handler"]) {
+        return Class::Session;
+    }
+    if is(first, "flush") {
+        // FLUSH TABLES … { WITH READ LOCK | FOR EXPORT }
+        return if words.any(|word| any(word, &["read", "export"])) {
+            Class::Session
+        } else {
+            Class::Commits
+        };
+    }
+    if any(first, &["create", "drop"]) {
+        // CREATE [ OR REPLACE ] TEMPORARY …, DROP { TEMPORARY | PREPARE } …
+        return match words.find(|word| !any(word, &["or", "replace"])) {
+            Some(word) if any(word, &["temporary", "prepare"]) => Class::Session,
+            _ => Class::Commits,
+        };
+    }
+    // Source: MySQL manual, "Statements That Cause an Implicit Commit".
+    if any(
+        first,
+        &[
+            "alter",
+            "truncate",
+            "rename",
+            "grant",
+            "revoke",
+            "analyze",
+            "optimize",
+            "repair",
+            "check",
+            "cache",
+            "install",
+            "uninstall",
+            "reset",
+        ],
+    ) {
+        return Class::Commits;
+    }
+    Class::Plain
+}
+
+/// The words at the beginning of a text, without white space, comments and empty statements.
+struct Words<'a> {
+    rest: &'a str,
+    conditional_comments_run: bool,
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        loop {
+            let blank = |c: char| c.is_ascii_whitespace() || matches!(c, '\0' | '\x0b' | ';' | '\u{feff}');
+            self.rest = self.rest.trim_start_matches(blank);
+            if let Some(comment) = self.rest.strip_prefix('#').or_else(|| dashes(self.rest)) {
+                self.rest = comment.find('\n').map_or("", |end| &comment[end..]);
+            } else if let Some(inside) = conditional(self.rest).filter(|_| self.conditional_comments_run) {
+                self.rest = inside;
+            } else if let Some(comment) = self.rest.strip_prefix("/*") {
+                self.rest = comment.find("*/").map_or("", |end| &comment[end + 2..]);
+            } else if let Some(after) = self.rest.strip_prefix("*/").filter(|_| self.conditional_comments_run)
+            {
+                self.rest = after;
+            } else {
+                break;
+            }
+        }
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80;
+        let end = self.rest.bytes().position(|byte| !is_word(byte)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        (!word.is_empty()).then_some(word)
+    }
+}
+
+/// What follows two dashes that begin a comment: they do when a blank or the end comes next.
+fn dashes(text: &str) -> Option<&str> {
+    let comment = text.strip_prefix("--")?;
+    comment
+        .bytes()
+        .next()
+        .is_none_or(|next| next.is_ascii_whitespace() || next.is_ascii_control())
+        .then_some(comment)
+}
+
+/// What is inside of the conditional comment that `text` begins with, behind its version.
+fn conditional(text: &str) -> Option<&str> {
+    let inside = text.strip_prefix("/*!").or_else(|| text.strip_prefix("/*M!"))?;
+    Some(inside.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_words_decide() {
+        for (text, class) in [
+            ("SELECT 1", Class::Plain),
+            ("", Class::Plain),
+            ("-- nothing", Class::Plain),
+            ("(SELECT 1)", Class::Plain),
+            ("WITH x AS (SELECT 1) SELECT * FROM x", Class::Plain),
+            ("CALL p()", Class::Plain),
+            ("START REPLICA", Class::Plain),
+            ("SHOW TABLES", Class::Plain),
+            ("begin", Class::Transaction),
+            ("BEGIN;", Class::Transaction),
+            ("Start Transaction", Class::Transaction),
+            ("start /* x */ transaction read only", Class::Transaction),
+            ("COMMIT", Class::Transaction),
+            ("ROLLBACK", Class::Transaction),
+            ("ROLLBACK AND CHAIN", Class::Transaction),
+            ("XA START 'x'", Class::Transaction),
+            ("SET autocommit = 1", Class::Transaction),
+            ("SET @@session.AutoCommit = 0", Class::Transaction),
+            ("ROLLBACK TO s", Class::Savepoint),
+            ("rollback work to savepoint s", Class::Savepoint),
+            ("SAVEPOINT s", Class::Savepoint),
+            ("RELEASE SAVEPOINT s", Class::Savepoint),
+            ("SET x = 1", Class::Session),
+            ("SET @x = 1", Class::Session),
+            ("USE db", Class::Session),
+            ("LOCK TABLES t READ", Class::Session),
+            ("UNLOCK TABLES", Class::Session),
+            ("PREPARE x FROM 'SELECT 1'", Class::Session),
+            ("EXECUTE x", Class::Session),
+            ("DEALLOCATE PREPARE x", Class::Session),
+            ("DROP PREPARE x", Class::Session),
+            ("HANDLER t OPEN", Class::Session),
+            ("FLUSH TABLES WITH READ LOCK", Class::Session),
+            ("FLUSH TABLES t FOR EXPORT", Class::Session),
+            ("CREATE TEMPORARY TABLE t (a int)", Class::Session),
+            ("create or replace temporary table t (a int)", Class::Session),
+            ("DROP TEMPORARY TABLE t", Class::Session),
+            ("CREATE TABLE temporary_t (a int)", Class::Commits),
+            ("DROP TABLE t", Class::Commits),
+            ("ALTER TABLE t ADD b int", Class::Commits),
+            ("TRUNCATE t", Class::Commits),
+            ("FLUSH PRIVILEGES", Class::Commits),
+            ("SETTING", Class::Plain),
+            ("set_x", Class::Plain),
+        ] {
+            assert_eq!(classify(text), class, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_statement_of_a_script_is_looked_at() {
+        let classes = |script| classify_script(script).collect::<Vec<_>>();
+        assert_eq!(classes("SELECT 1; COMMIT"), [Class::Plain, Class::Transaction]);
+        assert_eq!(
+            classes("SELECT ';COMMIT', \"a\\\";COMMIT\", `;COMMIT`; SET x = 1;"),
+            [Class::Plain, Class::Session]
+        );
+        assert_eq!(classes("SELECT 'é;'';COMMIT' -- ;COMMIT\n # ;COMMIT\n /* ;COMMIT */"), [Class::Plain]);
+        assert_eq!(classes("SELECT 1 /*! ; COMMIT */"), [Class::Plain, Class::Transaction]);
+        assert_eq!(classes("SELECT 'open; COMMIT"), [Class::Plain]);
+        assert_eq!(classes(""), []);
+    }
+
+    #[test]
+    fn comments_white_space_and_conditions_hide_nothing() {
+        for text in [
+            "  \t\r\n\x0b\x0c BEGIN",
+            "-- comment\nBEGIN",
+            "--\nBEGIN",
+            "# comment\nBEGIN",
+            "/* a /* not nested */ BEGIN",
+            "/**/BEGIN",
+            "/*! BEGIN */",
+            "/*!50000 BEGIN */",
+            "/*!50000BEGIN*/",
+            "/*M!100100 BEGIN */",
+            "/*! */ BEGIN",
+            "/*!99999 SELECT */ BEGIN",
+            "/*!99999 DROP */ BEGIN",
+            "/*! /* x */ BEGIN",
+            ";;; BEGIN",
+            "\u{feff}BEGIN",
+        ] {
+            assert_eq!(classify(text), Class::Transaction, "{text:?}");
+        }
+        assert_eq!(classify("/* BEGIN"), Class::Plain, "an unfinished comment is the server's to refuse");
+        assert_eq!(classify("-- x BEGIN"), Class::Plain);
+        assert_eq!(classify("--1"), Class::Plain, "no comment, but an expression");
+        assert_eq!(classify("SELECT /*! STRAIGHT_JOIN */ 1"), Class::Plain);
+        assert_eq!(classify("/* é */ CREATE/**/TEMPORARY/**/TABLE t(a int)"), Class::Session);
+    }
+}
