@@ -31,7 +31,7 @@ pub struct DateTime {
     pub microsecond: u32,
 }
 
-/// A `TIME`: a duration with a sign, up to 838:59:59.999999.
+/// A `TIME`: a duration with a sign, up to 838:59:59.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
     microseconds: i64,
@@ -52,8 +52,8 @@ impl DateTime {
 }
 
 impl Time {
-    /// The longest time that the server has, 838:59:59.999999. Source: MySQL manual, "The TIME Type".
-    pub const MAX: Self = Self { microseconds: (839 * 3600) * 1_000_000 - 1 };
+    /// The longest time that the server has, 838:59:59. Source: MySQL manual, "The TIME Type".
+    pub const MAX: Self = Self { microseconds: (839 * 3600 - 1) * 1_000_000 };
 
     /// So many microseconds; `None` beyond [`MAX`](Self::MAX) in either direction.
     pub fn from_microseconds(microseconds: i64) -> Option<Self> {
@@ -131,7 +131,7 @@ mod tests {
         for (microseconds, shown) in [
             (0, "00:00:00"),
             (-1, "-00:00:00.000001"),
-            (Time::MAX.as_microseconds(), "838:59:59.999999"),
+            (Time::MAX.as_microseconds(), "838:59:59"),
             (-(90_061 * 1_000_000), "-25:01:01"),
         ] {
             let time = Time::from_microseconds(microseconds).expect("in range");
