@@ -19,7 +19,7 @@ use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
-use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script};
+use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script, fill};
 
 /// Settings of single calls; see [`Pool::with`](crate::Pool::with).
 #[derive(Debug, Clone, Copy, Default)]
@@ -261,10 +261,10 @@ impl<'a> Caller<'a> {
         let deadline = self.deadline();
         let mut call = self.begin_call();
         let mut again = Again { stale: true, lost: idempotent || self.options.idempotent };
-        let mut form = Form::usual(&learned);
+        let mut form = Form::usual(&learned, &bound);
         loop {
             let turn = self.take_turn(deadline).await?;
-            let request = self.request(&learned, &bound, form, rows);
+            let request = self.request(&learned, &bound, &form, rows);
             call.open = 1;
             let answer = self.submit_in_turn(request, deadline, turn).await;
             call.open = 0;
@@ -276,14 +276,14 @@ impl<'a> Caller<'a> {
                         return Err(error);
                     }
                     if !std::mem::replace(&mut again.stale, false) {
-                        form = Form::text(form, &bound).ok_or(error)?;
+                        form = form.text(&learned, &bound).ok_or(error)?;
                     }
                 }
                 Err(error) if error.server().is_some_and(DatabaseError::wants_text) && call.is_alone() => {
                     if error.server().is_some_and(DatabaseError::has_no_prepared_form) {
                         learned.set_text_only();
                     }
-                    form = Form::text(form, &bound).ok_or(error)?;
+                    form = form.text(&learned, &bound).ok_or(error)?;
                 }
                 Err(error) if again.lost && is_lost(&error) && matches!(self.lane, Lane::Shared(_)) => {
                     again.lost = false;
@@ -293,10 +293,10 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn request(self, learned: &Arc<Learned>, bound: &Bound, form: Form, rows: bool) -> Request {
+    fn request(self, learned: &Arc<Learned>, bound: &Bound, form: &Form, rows: bool) -> Request {
         let request = match form {
             Form::Prepared => Request::execute(learned, bound.clone()),
-            Form::Text => Request::query(Bytes::copy_from_slice(learned.text.as_bytes())),
+            Form::Text(text) => Request::query(text.clone()),
         };
         Request { rows, part: self.transaction().is_some(), ..request }
     }
@@ -356,7 +356,7 @@ impl<'a> Caller<'a> {
         let mut answers = Vec::with_capacity(items.len());
         let mut failure = None;
         for (index, (learned, bound)) in items.iter().enumerate() {
-            let request = self.request(learned, bound, Form::usual(learned), false);
+            let request = self.request(learned, bound, &Form::usual(learned, bound), false);
             call.open += 1;
             match leased.lease.enqueue(request, deadline).await {
                 Ok(answer) => answers.push(Box::pin(answer)),
@@ -376,8 +376,7 @@ impl<'a> Caller<'a> {
                 Ok(Answer::Ran(ran)) => done.push(Executed::new(ran.results.into_vec())),
                 Ok(Answer::Stale(error)) | Err(error) => {
                     if error.server().is_some_and(DatabaseError::has_no_prepared_form)
-                        && let Some((learned, bound)) = items.get(index)
-                        && bound.count == 0
+                        && let Some((learned, _)) = items.get(index)
                     {
                         learned.set_text_only();
                     }
@@ -531,20 +530,23 @@ impl<'a> Caller<'a> {
 }
 
 /// How a statement travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Prepared,
-    Text,
+    Text(Bytes),
 }
 
 impl Form {
-    fn usual(learned: &Learned) -> Self {
-        if learned.is_text_only() { Self::Text } else { Self::Prepared }
+    fn usual(learned: &Learned, bound: &Bound) -> Self {
+        let text = learned.is_text_only().then(|| Self::Prepared.text(learned, bound));
+        text.flatten().unwrap_or(Self::Prepared)
     }
 
-    /// As text, if it is not text already, and has no parameters.
-    fn text(self, bound: &Bound) -> Option<Self> {
-        (self == Self::Prepared && bound.count == 0).then_some(Self::Text)
+    /// As text, if it is not text already and its parameters can be part of one.
+    fn text(&self, learned: &Learned, bound: &Bound) -> Option<Self> {
+        match self {
+            Self::Prepared => fill(&learned.text, bound).map(|text| Self::Text(text.into())),
+            Self::Text(_) => None,
+        }
     }
 }
 

@@ -111,8 +111,7 @@
 //!
 //! Encrypted connections: `sslMode=REQUIRED` and above is an error, `PREFERRED` and below connects in plain text, where
 //! the first login of a user with `caching_sha2_password` needs `allowPublicKeyRetrieval=true` or a Unix socket.
-//! Statements with parameters when the server has no room for prepared statements (1461), or no prepared form of them
-//! (1295): without parameters they run as text. Streams, several result sets, `LOAD DATA LOCAL`, compression.
+//! Streams, several result sets, `LOAD DATA LOCAL`, compression.
 
 mod auth;
 mod batch;

@@ -6,6 +6,7 @@
 
 mod class;
 mod registry;
+mod text;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,6 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 pub(crate) use class::{Class, classify, classify_script};
 pub(crate) use registry::{Learned, Registry};
+pub(crate) use text::fill;
 
 /// One seed for the process: a handle's hash is valid in every pool.
 static HASHER: LazyLock<foldhash::fast::FixedState> =

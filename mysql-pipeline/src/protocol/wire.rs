@@ -23,20 +23,27 @@
 //! Sees bytes only. Sources: MySQL internals, the responses of `COM_QUERY`, `COM_STMT_PREPARE` and
 //! `COM_STMT_EXECUTE`, and "Sequence ID".
 
+mod pending;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use wire_pipeline::answer::{Budget, Collector};
 use wire_pipeline::buffer::{Out, ReadBuffer};
-use wire_pipeline::wire::{Condition, Framed, Occasion, ParkKey, Received, Request as _, Wire};
+use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, Wire};
 
-use super::answer::{Answer, Ran, ResultSet};
+pub(crate) use pending::Pending;
+use pending::{Command, Kind, Row, State, Step};
+
+use super::answer::{Answer, ResultSet};
 use super::cache::{Cache, Found};
 use super::command::{self, Bound};
-use super::packet::{Header, Sequence};
+use super::packet::Header;
 use super::request::{Request, What};
-use super::response::{Done, Prepared, StatementId, Status, parse_error};
+use super::response::{Done, Prepared, Status, parse_error};
 use super::{lenenc, malformed};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 use crate::statement::Learned;
@@ -70,74 +77,6 @@ struct Work {
     undone: Option<Arc<DatabaseError>>,
     /// Some statement of it was refused.
     failed: bool,
-}
-
-/// What is remembered of a request, or of its forerunner, until its answer is complete.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    command: Command,
-    /// Written behind it and answered next, in this order.
-    then: SmallVec<[Command; 2]>,
-    /// It is a forerunner, and this is who waits for it.
-    key: Option<ParkKey>,
-    own: bool,
-    /// Whether rows are wanted.
-    wants_rows: bool,
-    /// The number that the last row of a text holds, for the engine's own question.
-    number: Option<usize>,
-    error: Option<DatabaseError>,
-    results: SmallVec<[ResultSet; 1]>,
-    columns: u16,
-    rows: u64,
-    collector: Collector,
-}
-
-/// A command under way.
-#[derive(Debug)]
-struct Command {
-    kind: Kind,
-    /// The number that the next frame of its response bears.
-    sequence: Sequence,
-    state: State,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Prepare {
-        statement: Arc<Learned>,
-        key: ParkKey,
-        prepared: Option<Prepared>,
-    },
-    Execute {
-        statement: Arc<Learned>,
-        id: StatementId,
-    },
-    Text,
-    /// What opens a transaction.
-    Opening,
-    /// What ends one.
-    Commit,
-    /// `COM_SET_OPTION`.
-    Option,
-    Reset,
-}
-
-/// What comes next.
-#[derive(Debug, Clone, Copy)]
-enum State {
-    /// OK, ERR, the number of columns, or the answer to a prepare.
-    First,
-    /// Definitions of columns or parameters.
-    Definitions { left: u32 },
-    /// Rows, or what ends them. Of the row at hand, `left` bytes of a frame are to come, and `continued` tells
-    /// whether another frame follows.
-    Rows { left: usize, continued: bool },
-}
-
-impl Command {
-    fn new(kind: Kind, sequence: Sequence) -> Self {
-        Self { kind, sequence, state: State::First }
-    }
 }
 
 impl MySqlWire {
@@ -404,123 +343,6 @@ impl MySqlWire {
     }
 }
 
-/// How far a packet has brought the request at hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// More packets belong to it.
-    Next,
-    /// It is complete.
-    Complete,
-}
-
-/// What the bytes at hand are in the middle of rows.
-enum Row {
-    /// So many of them belong to a row.
-    Bytes(usize),
-    /// Another packet.
-    Other,
-    /// It takes more bytes to tell.
-    Short,
-}
-
-impl Pending {
-    /// Makes it a forerunner.
-    fn ahead(self, key: ParkKey) -> Self {
-        Self { key: Some(key), ..self }
-    }
-
-    fn collect(&mut self, header: Header, packet: &[u8]) {
-        let [a, b, c, _] = (header.len as u32).to_le_bytes();
-        self.collector.push(&[a, b, c, header.sequence]);
-        self.collector.push(packet);
-        self.collector.end_message();
-    }
-
-    /// Collects what has arrived of a row; large ones are not gathered in the read buffer first.
-    fn row(&mut self, data: &[u8]) -> Result<Row, Fault> {
-        let State::Rows { left, continued } = &mut self.command.state else { return Ok(Row::Other) };
-        if *left == 0 {
-            let Some(header) = Header::parse(data) else { return Ok(Row::Short) };
-            if !*continued {
-                match data.get(Header::LEN) {
-                    None if header.len > 0 => return Ok(Row::Short),
-                    None => return Err(malformed("an empty row")),
-                    Some(0xFF) => return Ok(Row::Other),
-                    // A row of text may begin like this too, with a value of 16 MiB at least.
-                    Some(0xFE) if !header.is_continued() => return Ok(Row::Other),
-                    Some(first) if *first != 0 && matches!(self.command.kind, Kind::Execute { .. }) => {
-                        return Err(malformed("a row that is not binary"));
-                    }
-                    Some(_) if header.len == 0 => return Err(malformed("an empty row")),
-                    Some(_) => {}
-                }
-            }
-            if !self.command.sequence.accept(header) {
-                return Err(malformed("a row out of order"));
-            }
-            *left = header.total();
-            *continued = header.is_continued();
-        }
-        let here = data.get(..*left).unwrap_or(data);
-        if here.is_empty() {
-            return Ok(Row::Short);
-        }
-        if self.own && here.len() == *left {
-            self.number = number(here);
-        }
-        *left -= here.len();
-        if self.wants_rows {
-            self.collector.push(here);
-        }
-        if *left == 0 && !*continued {
-            if self.wants_rows {
-                self.collector.end_message();
-            }
-            self.rows += 1;
-        }
-        Ok(Row::Bytes(here.len()))
-    }
-
-    /// The command at hand is answered: what was written behind it comes next.
-    fn command_done(&mut self) -> Step {
-        if self.then.is_empty() {
-            return Step::Complete;
-        }
-        self.command = self.then.remove(0);
-        Step::Next
-    }
-
-    fn conclude(&mut self) -> Received<MySqlWire> {
-        let error = self.error.take();
-        if let Some(key) = self.key {
-            return Received::Forerunner {
-                key,
-                result: error.map_or(Ok(()), |error| Err(Fault::refused(error))),
-            };
-        }
-        Received::Answer(match error {
-            Some(error) if error.is_stale() && self.results.is_empty() => {
-                Ok(Answer::Stale(Fault::refused(error)))
-            }
-            // What came before it has run.
-            Some(error) if !self.results.is_empty() => {
-                Err(Fault::refused(error).with_outcome(Outcome::Unknown))
-            }
-            Some(error) => Err(Fault::refused(error)),
-            None => self.ran(),
-        })
-    }
-
-    fn ran(&mut self) -> Result<Answer, Fault> {
-        let text = !matches!(self.command.kind, Kind::Execute { .. });
-        let empty = Collector::new(self.collector.budget());
-        let packets = std::mem::replace(&mut self.collector, empty)
-            .finish()
-            .map_err(|overflow| Fault::new(ErrorKind::Busy, Outcome::Completed, overflow.to_string()))?;
-        Ok(Answer::Ran(Ran { results: std::mem::take(&mut self.results), packets, text }))
-    }
-}
-
 impl Wire for MySqlWire {
     type Request = Request;
     type Pending = Pending;
@@ -627,12 +449,6 @@ impl Wire for MySqlWire {
     }
 }
 
-/// The number in a text row of one column.
-fn number(row: &[u8]) -> Option<usize> {
-    let mut rest = row.get(Header::LEN..)?;
-    std::str::from_utf8(lenenc::take_bytes(&mut rest)?).ok()?.parse().ok()
-}
-
 #[cold]
 fn too_large(bytes: usize, limit: usize) -> Fault {
     Fault::new(
@@ -679,6 +495,3 @@ fn wrong_count(wanted: u16, given: u16) -> Fault {
         format!("the statement takes {wanted} parameters, and {given} were given"),
     )
 }
-
-#[cfg(test)]
-mod tests;

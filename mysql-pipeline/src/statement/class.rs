@@ -42,20 +42,20 @@ pub(crate) fn classify_script(script: &str) -> impl Iterator<Item = Class> {
         if rest.is_empty() {
             return None;
         }
-        let (statement, behind) = rest.split_at(end_of_statement(rest));
+        let (statement, behind) = rest.split_at(find_outside(rest, b';'));
         rest = behind.strip_prefix(';').unwrap_or_default();
         Some(classify(statement))
     })
 }
 
-/// Where the statement at the front of `text` ends: at a semicolon, or at the end.
-fn end_of_statement(text: &str) -> usize {
+/// Where `wanted` stands first outside of quotes and comments; the end if it does not.
+pub(super) fn find_outside(text: &str, wanted: u8) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         let rest = text.get(at..).unwrap_or_default();
         at += match byte {
-            b';' => return at,
+            byte if *byte == wanted => return at,
             b'\'' | b'"' | b'`' => quoted(rest.as_bytes(), *byte),
             b'#' => rest.find('\n').unwrap_or(rest.len()),
             b'-' if dashes(rest).is_some() => rest.find('\n').unwrap_or(rest.len()),

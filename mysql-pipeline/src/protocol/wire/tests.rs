@@ -1,6 +1,9 @@
 //! Transcripts: what goes out and what comes in, byte by byte.
 
+use wire_pipeline::wire::ParkKey;
+
 use super::*;
+use crate::protocol::answer::Ran;
 use crate::protocol::packet::{FULL, Packets};
 
 const OK: &[u8] = b"\x07\0\0\x01\x00\x00\x00\x02\x00\x00\x00";
