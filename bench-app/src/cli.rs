@@ -49,7 +49,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeOptions {
-    /// The database, as postgres://user:password@host/database
+    /// The database, as postgres://user:password@host/database, or mysql://…
     #[arg(long)]
     pub(crate) url: String,
     /// How requests reach the database
@@ -68,7 +68,7 @@ pub(crate) struct ServeOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct SeedOptions {
-    /// The database, as postgres://user:password@host/database
+    /// The database, as postgres://user:password@host/database, or mysql://…
     #[arg(long)]
     pub(crate) url: String,
 }
@@ -90,8 +90,8 @@ pub(crate) struct CompareOptions {
     /// As published: 5 s of warm-up and 15 s for each cell, unless said otherwise
     #[arg(long)]
     pub(crate) full: bool,
-    /// The databases, separated by commas
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "postgres")]
+    /// The databases, separated by commas [default: postgres,mysql, or the one of --url]
+    #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) database: Vec<Database>,
     /// Compare on a running server instead of starting one
     #[arg(long)]
@@ -141,11 +141,17 @@ pub(crate) struct CompareOptions {
 }
 
 impl CompareOptions {
+    /// What to compare on.
+    pub(crate) fn databases(&self) -> anyhow::Result<Vec<Database>> {
+        match &self.url {
+            _ if !self.database.is_empty() => Ok(self.database.clone()),
+            Some(url) => Ok(vec![Database::of_url(url)?]),
+            None => Ok(vec![Database::Postgres, Database::Mysql]),
+        }
+    }
+
     /// Refuses what the command line names and this version cannot do.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if self.database.contains(&Database::Mysql) {
-            bail!("--database mysql is not offered yet: leave it out or use --database postgres");
-        }
         if self.rtt.iter().any(|rtt| !rtt.is_zero()) {
             bail!("--rtt other than 0ms is not offered yet: leave it out");
         }
@@ -357,7 +363,7 @@ mod tests {
     #[test]
     fn nothing_said_is_the_quick_comparison_with_a_report() {
         let Ok(Command::Compare(options)) = parse(&[]) else { panic!("compare is the default") };
-        assert_eq!(options.database, [Database::Postgres]);
+        assert_eq!(options.databases().ok(), Some(vec![Database::Postgres, Database::Mysql]));
         assert_eq!(options.access, [Access::Pipelined, Access::Checkout]);
         assert_eq!(
             options.routes.iter().map(Route::path).collect::<Vec<_>>(),
@@ -403,14 +409,7 @@ mod tests {
 
     #[test]
     fn what_is_not_offered_yet_says_so() {
-        for later in [
-            "--database=mysql",
-            "--database=postgres,mysql",
-            "--rtt=0ms,1ms",
-            "--peers=sqlx",
-            "--server-cpu-limit=0.4",
-            "--html=report.html",
-        ] {
+        for later in ["--rtt=0ms,1ms", "--peers=sqlx", "--server-cpu-limit=0.4", "--html=report.html"] {
             let refusal = compare(&[later]).check().expect_err(later).to_string();
             assert!(refusal.contains("not offered yet"), "{refusal}");
         }

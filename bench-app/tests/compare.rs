@@ -1,4 +1,4 @@
-//! The whole comparison, in small: a database, both ways of access, every route, one short round.
+//! The whole comparison, in small: both databases, both ways of access, every route, one short round.
 
 use std::process::{Command, Output};
 
@@ -24,21 +24,27 @@ fn every_cell_is_measured_without_errors() {
     ]);
     let (table, progress) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{progress}");
-    assert_eq!(table.lines().filter(|line| line.contains("pipelined : checkout")).count(), 3, "{table}");
+    assert_eq!(table.lines().filter(|line| line.contains("pipelined : checkout")).count(), 6, "{table}");
 
     let text = std::fs::read_to_string(&file).expect("the report was written");
     let report: Value = serde_json::from_str(&text).expect("the report is JSON");
     let rows = report["rows"].as_array().expect("rows");
-    let cells: Vec<_> = rows.iter().map(|row| (row["route"].as_str(), row["access"].as_str())).collect();
+    let cells: Vec<_> = rows
+        .iter()
+        .map(|row| (row["subject"].as_str(), row["route"].as_str(), row["access"].as_str()))
+        .collect();
     let routes = ["/json", "/db", "/queries?n=20"].map(Some);
     let accesses = ["pipelined", "checkout"].map(Some);
-    assert_eq!(cells, routes.map(|route| accesses.map(|access| (route, access))).concat());
+    let subjects = ["pg-pipeline", "mysql-pipeline"].map(Some);
+    let expected =
+        subjects.map(|subject| routes.map(|route| accesses.map(|access| (subject, route, access))).concat());
+    assert_eq!(cells, expected.concat());
     for row in rows {
-        assert_eq!((&row["subject"], &row["errors"]), (&"pg-pipeline".into(), &0.into()), "{row}");
+        assert_eq!(row["errors"], 0, "{row}");
         assert!(row["requests_per_second"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
         assert!(row["latency_ms"]["p999"].as_f64().is_some_and(|latency| latency > 0.0), "{row}");
     }
-    assert!(report["versions"]["postgres"].is_string());
+    assert!(report["versions"]["postgres"].is_string() && report["versions"]["mysql"].is_string());
 }
 
 #[test]

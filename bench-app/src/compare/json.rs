@@ -71,7 +71,7 @@ impl Settings {
     pub(super) fn new(options: &CompareOptions) -> Self {
         Self {
             full: options.full,
-            database: options.database.clone(),
+            database: options.databases().unwrap_or_default(),
             access: options.access.clone(),
             routes: options.routes.iter().map(Route::path).map(str::to_owned).collect(),
             concurrency: options.concurrency,

@@ -43,7 +43,7 @@ async fn compare(options: &CompareOptions) -> Result<bool> {
     let conditions = Conditions { options, generator };
 
     let mut rows = Vec::new();
-    for database in &options.database {
+    for database in &options.databases()? {
         let running = Running::start(*database, options.url.as_deref()).await?;
         store::seed(running.url()).await?;
         let facts = store::facts(running.url()).await?;

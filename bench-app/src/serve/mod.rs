@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::routes::{App, router};
 use crate::cli::{Access, Database, ServeOptions};
-use crate::store::{Store, postgres};
+use crate::store::{Store, mysql, postgres};
 
 /// What the service prints before its address, for whoever started it with port 0.
 pub(crate) const LISTENING: &str = "listening on ";
@@ -31,7 +31,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
     match (Database::of_url(&options.url)?, options.access) {
         (Database::Postgres, Access::Pipelined) => serve::<postgres::Pipelined>(options),
         (Database::Postgres, Access::Checkout) => serve::<postgres::Checkout>(options),
-        (Database::Mysql, _) => bail!("MySQL is not offered yet: use a URL that begins with postgres://"),
+        (Database::Mysql, Access::Pipelined) => serve::<mysql::Pipelined>(options),
+        (Database::Mysql, Access::Checkout) => serve::<mysql::Checkout>(options),
     }
 }
 

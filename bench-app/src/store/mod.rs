@@ -1,9 +1,12 @@
 //! The table `world` as the service sees it. Each driver and way of access is one implementation of [`Store`]
 //! in a module of its own; nothing outside this folder names a driver.
 
+pub(crate) mod mysql;
 pub(crate) mod postgres;
+mod samples;
 
 use anyhow::Result;
+use pg_pipeline::{ErrorKind, Outcome};
 use serde::Serialize;
 
 use crate::cli::Database;
@@ -49,6 +52,18 @@ pub(crate) struct Failure {
     pub(crate) unavailable: bool,
 }
 
+impl Failure {
+    /// The words are the engine's, the same for every driver.
+    fn new(kind: ErrorKind, outcome: Outcome) -> Self {
+        use ErrorKind::{Busy, Closed, Connect, Io, Timeout, Tls};
+        Self {
+            kind: format!("{kind:?}"),
+            outcome: Some(format!("{outcome:?}")),
+            unavailable: matches!(kind, Connect | Tls | Io | Timeout | Busy | Closed),
+        }
+    }
+}
+
 /// One figure for `/metrics`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
@@ -70,7 +85,7 @@ pub(crate) struct Metric {
 pub(crate) async fn seed(url: &str) -> Result<()> {
     match Database::of_url(url)? {
         Database::Postgres => postgres::seed(url).await,
-        Database::Mysql => not_yet(),
+        Database::Mysql => mysql::seed(url).await,
     }
 }
 
@@ -84,10 +99,6 @@ pub(crate) struct Facts {
 pub(crate) async fn facts(url: &str) -> Result<Facts> {
     match Database::of_url(url)? {
         Database::Postgres => postgres::facts(url).await,
-        Database::Mysql => not_yet(),
+        Database::Mysql => mysql::facts(url).await,
     }
-}
-
-fn not_yet<T>() -> Result<T> {
-    anyhow::bail!("MySQL is not offered yet: use a URL that begins with postgres://")
 }

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use deadpool::Runtime;
 use deadpool::managed::PoolError;
 use pg_pipeline::deadpool as checkout;
-use pg_pipeline::{Config, Error, ErrorKind, Outcome, PipeStats, Pool, Statement};
+use pg_pipeline::{Config, Error, ErrorKind, Outcome, Pool, Statement};
 
-use super::{Facts, Failure, Metric, Sample, Store, WORLDS, World};
+use super::{Facts, Failure, Sample, Store, WORLDS, World, samples};
 
 const BY_ID: &str = "SELECT id, randomnumber FROM world WHERE id = $1";
 
@@ -35,35 +35,12 @@ impl Store for Pipelined {
     }
 
     fn samples(&self) -> Vec<Sample> {
-        let stats = self.pool.stats();
-        let pipes = stats.pipes.iter().enumerate().flat_map(|(index, pipe)| pipe_samples(index, pipe));
-        let waiting = gauge("pool_waiting", "Requests that no pipe can take at the moment.");
-        let leased = gauge("pool_leased", "Leases held.");
-        pipes.chain([sample(waiting, stats.waiting as u64), sample(leased, stats.leased as u64)]).collect()
+        samples::of_pool(&self.pool.stats())
     }
 
     async fn close(self) {
         self.pool.close().await;
     }
-}
-
-fn pipe_samples(index: usize, pipe: &PipeStats) -> impl Iterator<Item = Sample> {
-    let figures = [
-        (gauge("pool_in_flight", "Requests queued and in flight."), pipe.in_flight as u64),
-        (gauge("pool_queued_bytes", "Bytes of requests not yet sent."), pipe.queued_bytes as u64),
-        (counter("pool_queries_total", "Requests answered."), pipe.queries),
-        (counter("pool_query_errors_total", "Requests answered with an error."), pipe.errors),
-        (counter("pool_reconnects_total", "Connections made after the first."), pipe.reconnects),
-        (counter("pool_writes_total", "Writes handed to the kernel."), pipe.writes),
-        (counter("pool_batched_total", "Requests that left in batches."), pipe.batched),
-        (counter("pool_batches_total", "Batches that left."), pipe.batch_sizes.iter().sum()),
-    ];
-    let state = vec![("pipe", index.to_string()), ("state", format!("{:?}", pipe.state).to_lowercase())];
-    let state =
-        Sample { metric: gauge("pool_pipe", "One for each pipe, with its state."), labels: state, value: 1 };
-    let labels = vec![("pipe", index.to_string())];
-    let figures = figures.map(|(metric, value)| Sample { metric, labels: labels.clone(), value });
-    figures.into_iter().chain([state])
 }
 
 /// Each request takes a connection for itself and gives it back.
@@ -97,12 +74,7 @@ impl Store for Checkout {
     }
 
     fn samples(&self) -> Vec<Sample> {
-        let status = self.pool.status();
-        vec![
-            sample(gauge("pool_connections", "Connections that exist."), status.size as u64),
-            sample(gauge("pool_idle", "Connections that nobody has taken."), status.available as u64),
-            sample(gauge("pool_waiting", "Requests that wait for a connection."), status.waiting as u64),
-        ]
+        samples::of_checkout(&self.pool.status())
     }
 
     async fn close(self) {
@@ -119,26 +91,9 @@ fn config(url: &str) -> Result<Config> {
     Ok(if config.pool_options().query_timeout() == usual { config.query_timeout(ANSWER) } else { config })
 }
 
-fn gauge(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, counter: false, help }
-}
-
-fn counter(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, counter: true, help }
-}
-
-fn sample(metric: Metric, value: u64) -> Sample {
-    Sample { metric, labels: Vec::new(), value }
-}
-
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        use ErrorKind::{Busy, Closed, Connect, Io, Timeout, Tls};
-        Self {
-            kind: format!("{:?}", error.kind()),
-            outcome: Some(format!("{:?}", error.outcome())),
-            unavailable: matches!(error.kind(), Connect | Tls | Io | Timeout | Busy | Closed),
-        }
+        Self::new(error.kind(), error.outcome())
     }
 }
 
@@ -146,15 +101,10 @@ impl From<PoolError<Error>> for Failure {
     fn from(error: PoolError<Error>) -> Self {
         match error {
             PoolError::Backend(error) => error.into(),
-            PoolError::Timeout(_) => not_sent(ErrorKind::Timeout),
-            _ => not_sent(ErrorKind::Closed),
+            PoolError::Timeout(_) => Self::new(ErrorKind::Timeout, Outcome::NotSent),
+            _ => Self::new(ErrorKind::Closed, Outcome::NotSent),
         }
     }
-}
-
-/// Checking out failed, in the driver's own words.
-fn not_sent(kind: ErrorKind) -> Failure {
-    Failure { kind: format!("{kind:?}"), outcome: Some(format!("{:?}", Outcome::NotSent)), unavailable: true }
 }
 
 /// Numbers follow from their ids, so that every database gets the same table.
