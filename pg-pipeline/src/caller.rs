@@ -12,13 +12,14 @@ use postgres_types::{Kind, Oid, Type, WrongType};
 use tokio::time::Instant;
 use wire_pipeline::{Lease, Pool};
 
+use crate::column::Column;
 use crate::connect::PgDriver;
 use crate::error::{Error, ErrorKind, Fault, Outcome};
 use crate::params::{self, Params};
 use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::messages::Description;
 use crate::protocol::request::{Part, Request};
-use crate::row::{Column, FromRow, Row, Rows};
+use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
 use crate::types::{self, TypeCache};
 

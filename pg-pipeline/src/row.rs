@@ -13,31 +13,9 @@ use postgres_types::{FromSql, Kind, Type, WrongType};
 use smallvec::SmallVec;
 use wire_pipeline::row::{Field, FieldSource};
 
+use crate::column::Column;
 use crate::error::{Error, ErrorKind, Fault, Outcome};
 use crate::protocol::messages::{Header, Reader, malformed};
-
-/// A column of a result.
-#[derive(Debug, Clone)]
-pub struct Column {
-    name: Box<str>,
-    r#type: Type,
-}
-
-impl Column {
-    pub(crate) fn new(name: Box<str>, r#type: Type) -> Self {
-        Self { name, r#type }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its type.
-    pub fn type_(&self) -> &Type {
-        &self.r#type
-    }
-}
 
 /// A row of a result.
 #[derive(Clone)]
@@ -90,17 +68,17 @@ impl Row {
         let Some((column, span)) = self.columns.get(index).zip(self.fields.get(index)) else {
             return Err(self.no_column(&index));
         };
-        if !T::accepts(&column.r#type) {
-            return Err(undecodable(column, WrongType::new::<T>(column.r#type.clone())));
+        if !T::accepts(column.type_()) {
+            return Err(undecodable(column, WrongType::new::<T>(column.type_().clone())));
         }
         let raw = span.and_then(|(start, end)| self.body.get(start as usize..end as usize));
         if let Some(raw) = raw
-            && !has_what_it_claims(&column.r#type, raw)
+            && !has_what_it_claims(column.type_(), raw)
         {
             return Err(undecodable(column, "the value claims more elements than it has"));
         }
         // The decoders trust the server. It is not theirs to take this task down.
-        match catch_unwind(AssertUnwindSafe(|| T::from_sql_nullable(&column.r#type, raw))) {
+        match catch_unwind(AssertUnwindSafe(|| T::from_sql_nullable(column.type_(), raw))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(undecodable(column, error)),
             Err(_) => {
@@ -126,7 +104,7 @@ fn undecodable(column: &Column, error: impl Into<Box<dyn std::error::Error + Sen
     Fault::new(
         ErrorKind::Decode,
         Outcome::Completed,
-        format!("column {} of type {} cannot be decoded", column.name, column.r#type.name()),
+        format!("column {} of type {} cannot be decoded", column.name(), column.type_().name()),
     )
     .with_source(error)
     .into()
@@ -216,7 +194,7 @@ impl RowIndex for usize {
 
 impl RowIndex for &str {
     fn find(&self, columns: &[Column]) -> Option<usize> {
-        columns.iter().position(|column| &*column.name == *self)
+        columns.iter().position(|column| column.name() == *self)
     }
 }
 
@@ -240,7 +218,7 @@ impl<T: for<'a> FromSql<'a>> Field<T> for Row {
     }
 
     fn field_hinted(&self, hint: usize, name: &str) -> Result<T, Error> {
-        if self.columns.get(hint).is_some_and(|column| &*column.name == name) {
+        if self.columns.get(hint).is_some_and(|column| column.name() == name) {
             return self.try_get(hint);
         }
         self.try_get(name)
