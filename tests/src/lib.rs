@@ -1,6 +1,8 @@
 //! What the suites share: servers, pools, names of one's own, random numbers that a seed repeats, and conditions that
 //! are awaited instead of slept for.
 
+pub mod peer;
+
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
