@@ -13,9 +13,13 @@ fn every_named_test_exists() {
         let (Some(file), Some(name), None) = (names.next(), names.next(), names.next()) else {
             panic!("a row names a file and a test, each in backticks: {line}");
         };
-        let source = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let source =
+            std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         let declared = [format!("fn {name}("), format!("fn {name}<")];
-        let at = declared.iter().find_map(|declared| source.find(declared)).unwrap_or_else(|| panic!("{file} has no test {name}"));
+        let at = declared
+            .iter()
+            .find_map(|declared| source.find(declared))
+            .unwrap_or_else(|| panic!("{file} has no test {name}"));
         let before = source[..at].lines().rev().take(4).collect::<Vec<_>>().join("\n");
         assert!(before.contains("test"), "{name} in {file} is not a test");
         assert!(!before.contains("ignore"), "{name} in {file} is ignored");
