@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
 
 use integration_tests::{own_name, pool};
-use pg_pipeline::types::{FromSql, Kind, ToSql, Type};
+use pg_pipeline::types::{FromSql, Kind, Timestamp, ToSql, Type};
 use pg_pipeline::{ErrorKind, Outcome, Pool, Row};
 
 /// Sends each value as a parameter of the type, compares what comes back, and what the server makes of its text.
@@ -152,17 +152,21 @@ async fn times_that_no_rust_type_can_hold_are_errors_and_no_panics() {
                 )
                 .await
                 .expect("a row");
+            let special: Timestamp<SystemTime> = row.get(0);
             match row.try_get::<SystemTime>(0) {
-                Ok(_) => assert!(row.get::<f64>(1).is_finite(), "{text}"),
+                Ok(time) => assert_eq!(special, Timestamp::Value(time), "{text}"),
                 Err(error) => {
+                    assert!(text.contains("infinity"), "{text}: {error}");
                     assert_eq!(
                         (error.kind(), error.outcome()),
                         (ErrorKind::Decode, Outcome::Completed),
                         "{text}"
                     );
-                    assert!(error.to_string().contains(sql_type), "{error}");
+                    assert!(error.to_string().contains("Timestamp<SystemTime>"), "{error}");
                 }
             }
+            assert_eq!(special == Timestamp::PosInfinity, text == "infinity");
+            assert_eq!(special == Timestamp::NegInfinity, text == "-infinity");
             // The rest of the row, and the pool, are not concerned.
             row.get::<f64>(1);
         }
