@@ -175,6 +175,7 @@ async fn of_two_pipes_one_can_be_leased_and_of_one_none() {
         .connect()
         .await
         .expect("a pool");
+    all_shared(&two).await;
     let session = two.session().await.expect("a session");
     session.execute("SELECT 1", ()).await.expect("works");
     let error = two.begin().await.expect_err("the other pipe stays shared");
