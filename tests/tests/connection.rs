@@ -67,7 +67,10 @@ async fn close_and_drop_leave_nothing_on_the_server() {
             let connection = connect(&name).await;
             match state {
                 "in a transaction" => {
-                    connection.batch_execute("BEGIN; SELECT pg_advisory_lock_shared(42)").await.expect("open")
+                    connection
+                        .batch_execute("BEGIN; SELECT pg_advisory_lock_shared(42)")
+                        .await
+                        .expect("open");
                 }
                 "under way" => {
                     let started =

@@ -116,7 +116,9 @@ async fn other_runtimes_and_threads_may_call() {
         })
         .collect();
     tokio::task::spawn_blocking(move || {
-        threads.into_iter().for_each(|thread| thread.join().expect("no panic"))
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
     })
     .await
     .expect("all threads");

@@ -104,7 +104,7 @@ async fn texts_and_bytes() {
     round_trip(&pool, "name", &values[..2]).await;
     round_trip(&pool, "bpchar", &[("ab".to_owned(), "'ab'"), ("ab ".to_owned(), "'ab '")]).await;
     let all: Vec<u8> = (0..=255).collect();
-    let hex: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = all.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     round_trip(
         &pool,
         "bytea",
