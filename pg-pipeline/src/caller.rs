@@ -228,7 +228,7 @@ impl<'a> Caller<'a> {
             Some(description) => self.columns(description).await?,
             None => Arc::from([]),
         };
-        Ok(Rows::new(columns, &ran.rows))
+        Ok(Rows::new(columns, ran.rows))
     }
 
     /// Runs one statement; once more where that is safe and helps.
@@ -506,7 +506,7 @@ impl<'a> Caller<'a> {
             let mut types = Vec::with_capacity(oids.len());
             let caller = Caller { has_turn: true, ..self };
             for oid in oids {
-                types.push(caller.look_up_type(oid).await);
+                types.push(caller.look_up_type(oid, TYPES_NEST).await);
             }
             learned.learn(types.into());
         }
@@ -521,7 +521,7 @@ impl<'a> Caller<'a> {
                 return Ok(Arc::clone(columns));
             }
             let Some(oid) = description.resolve(|oid| self.knowledge.types.get(oid)) else { continue };
-            let found = self.look_up_type(oid).await;
+            let found = self.look_up_type(oid, TYPES_NEST).await;
             if self.knowledge.types.get(oid).is_none() {
                 // It cannot be had now (a failed transaction, no permission): these rows do without it.
                 let known = |oid| self.knowledge.types.get(oid).unwrap_or_else(|| types::unknown(oid));
@@ -536,12 +536,13 @@ impl<'a> Caller<'a> {
     }
 
     /// A type by its number. What cannot be looked up is of unknown kind, and is asked for again next time.
-    async fn look_up_type(self, oid: Oid) -> Type {
+    async fn look_up_type(self, oid: Oid, depth: usize) -> Type {
         if let Some(known) = self.knowledge.types.get(oid) {
             return known;
         }
-        // Types nest: an array of a domain over a composite.
-        match Box::pin(self.ask_for_type(oid)).await {
+        // Types nest: an array of a domain over a composite. A server that makes a circle of them gets no further.
+        let Some(depth) = depth.checked_sub(1) else { return types::unknown(oid) };
+        match Box::pin(self.ask_for_type(oid, depth)).await {
             Ok(Some(found)) => {
                 self.knowledge.types.insert(&found);
                 found
@@ -550,7 +551,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    async fn ask_for_type(self, oid: Oid) -> Result<Option<Type>, Error> {
+    async fn ask_for_type(self, oid: Oid, depth: usize) -> Result<Option<Type>, Error> {
         type Found = (String, i8, Oid, Option<Oid>, Oid, String, Oid);
         let found: Option<Found> = self.query_opt(types::LOOK_UP, (oid,)).await?;
         let Some((name, category, element, range, base, schema, relation)) = found else { return Ok(None) };
@@ -563,23 +564,26 @@ impl<'a> Caller<'a> {
                     .collect(),
             ),
             b'p' => Kind::Pseudo,
-            _ if base != 0 => Kind::Domain(self.look_up_type(base).await),
-            _ if element != 0 => Kind::Array(self.look_up_type(element).await),
+            _ if base != 0 => Kind::Domain(self.look_up_type(base, depth).await),
+            _ if element != 0 => Kind::Array(self.look_up_type(element, depth).await),
             _ if relation != 0 => {
                 let mut fields = Vec::new();
                 for (name, r#type) in self.query::<(String, Oid)>(types::LOOK_UP_FIELDS, (relation,)).await? {
-                    fields.push(postgres_types::Field::new(name, self.look_up_type(r#type).await));
+                    fields.push(postgres_types::Field::new(name, self.look_up_type(r#type, depth).await));
                 }
                 Kind::Composite(fields)
             }
             _ => match range {
-                Some(element) => Kind::Range(self.look_up_type(element).await),
+                Some(element) => Kind::Range(self.look_up_type(element, depth).await),
                 None => Kind::Simple,
             },
         };
         Ok(Some(Type::new(name, oid, kind, schema)))
     }
 }
+
+/// How deep types are looked up inside of each other.
+const TYPES_NEST: usize = 16;
 
 /// What may still be tried once more.
 struct Again {

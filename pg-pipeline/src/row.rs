@@ -94,10 +94,10 @@ impl Row {
             return Err(undecodable(column, WrongType::new::<T>(column.r#type.clone())));
         }
         let raw = span.and_then(|(start, end)| self.body.get(start as usize..end as usize));
-        if let (Some(raw), Kind::Array(_)) = (raw, column.r#type.kind())
-            && !has_the_elements_it_claims(raw)
+        if let Some(raw) = raw
+            && !has_what_it_claims(&column.r#type, raw)
         {
-            return Err(undecodable(column, "the array claims more elements than it has"));
+            return Err(undecodable(column, "the value claims more elements than it has"));
         }
         if raw.is_some_and(|raw| is_infinite(&column.r#type, raw)) && is_system_time::<T>() {
             return Err(undecodable(column, "the value is infinite; ask for types::Timestamp<SystemTime>"));
@@ -135,20 +135,61 @@ fn undecodable(column: &Column, error: impl Into<Box<dyn std::error::Error + Sen
     .into()
 }
 
-/// Decoders make room for as many elements as an array claims to have: each has at least its length of four bytes.
+/// Decoders make room for as many elements as a value claims to have. Whatever else is wrong with it they see
+/// themselves: what is too short to tell is left to them.
+fn has_what_it_claims(r#type: &Type, raw: &[u8]) -> bool {
+    match r#type.kind() {
+        Kind::Domain(inner) => has_what_it_claims(inner, raw),
+        Kind::Array(inner) => array_has_what_it_claims(inner, raw),
+        Kind::Composite(fields) => composite_has_what_it_claims(fields, raw),
+        // Pairs, each with the lengths of key and value. Source: `hstore_send` in PostgreSQL's
+        // `contrib/hstore/hstore_io.c`.
+        Kind::Simple if r#type.name() == "hstore" => {
+            let mut reader = Reader(raw);
+            reader.u32().is_none_or(|pairs| u64::from(pairs) * 8 <= reader.0.len() as u64)
+        }
+        _ => true,
+    }
+}
+
+/// Each element has at least its length of four bytes.
 /// Source: `array_send` in PostgreSQL's `src/backend/utils/adt/arrayfuncs.c`.
-fn has_the_elements_it_claims(raw: &[u8]) -> bool {
+fn array_has_what_it_claims(inner: &Type, raw: &[u8]) -> bool {
     let mut reader = Reader(raw);
     let (Some(dimensions), Some(_flags), Some(_type)) = (reader.u32(), reader.u32(), reader.u32()) else {
-        // Too short for an array: the decoder says so.
         return true;
     };
-    let mut elements = 1_u64;
+    let mut elements = u64::from(dimensions > 0);
     for _ in 0..dimensions {
         let (Some(length), Some(_lower)) = (reader.u32(), reader.u32()) else { return true };
         elements = elements.saturating_mul(u64::from(length));
     }
-    dimensions == 0 || elements.saturating_mul(4) <= reader.0.len() as u64
+    elements.saturating_mul(4) <= reader.0.len() as u64
+        && (holds_no_counts(inner) || (0..elements).all(|_| next_has_what_it_claims(inner, &mut reader)))
+}
+
+/// Source: `record_send` in PostgreSQL's `src/backend/utils/adt/rowtypes.c`.
+fn composite_has_what_it_claims(fields: &[postgres_types::Field], raw: &[u8]) -> bool {
+    let mut reader = Reader(raw);
+    let _count = reader.u32();
+    fields.iter().all(|field| {
+        let _type = reader.u32();
+        next_has_what_it_claims(field.type_(), &mut reader)
+    })
+}
+
+/// A value behind its length, inside of another one.
+fn next_has_what_it_claims(r#type: &Type, reader: &mut Reader<'_>) -> bool {
+    let length = reader.i32().and_then(|length| usize::try_from(length).ok());
+    match length.and_then(|length| reader.take(length)) {
+        Some(raw) => has_what_it_claims(r#type, raw),
+        None => true,
+    }
+}
+
+/// Most arrays: their elements need no look.
+fn holds_no_counts(r#type: &Type) -> bool {
+    matches!(r#type.kind(), Kind::Simple | Kind::Enum(_)) && r#type.name() != "hstore"
 }
 
 /// Source: `DT_NOEND` and `DT_NOBEGIN` in PostgreSQL's `src/include/datatype/timestamp.h`.
@@ -253,14 +294,13 @@ impl<T: wire_pipeline::row::FromRow<Row>> FromRow for T {
 
 /// Goes through the rows of an answer; one `Row` is reused for all of them.
 pub(crate) struct Rows {
-    chunks: std::vec::IntoIter<Bytes>,
+    chunks: wire_pipeline::answer::IntoChunks,
     row: Row,
     at: usize,
 }
 
 impl Rows {
-    pub(crate) fn new(columns: Arc<[Column]>, chunks: &wire_pipeline::answer::Chunks) -> Self {
-        let chunks: Vec<Bytes> = chunks.iter().cloned().collect();
+    pub(crate) fn new(columns: Arc<[Column]>, chunks: wire_pipeline::answer::Chunks) -> Self {
         Self {
             chunks: chunks.into_iter(),
             row: Row { columns, body: Bytes::new(), fields: SmallVec::new() },
@@ -327,13 +367,123 @@ mod tests {
         raw
     }
 
+    fn custom(name: &str, kind: Kind) -> Type {
+        Type::new(name.to_owned(), 100_000, kind, "public".to_owned())
+    }
+
     #[test]
-    fn an_array_has_the_bytes_for_its_elements() {
-        assert!(has_the_elements_it_claims(&array(1, 2, &[0; 16])));
-        assert!(has_the_elements_it_claims(&array(1, 2, &[255; 8])), "two NULLs");
-        assert!(!has_the_elements_it_claims(&array(1, 3, &[255; 8])));
-        assert!(!has_the_elements_it_claims(&array(1, u32::MAX, &[255; 8])));
-        assert!(has_the_elements_it_claims(&[0; 12]), "an empty array");
+    fn a_value_has_the_bytes_for_the_elements_that_it_claims() {
+        let ints = Type::INT4_ARRAY;
+        let holds = |raw: &[u8]| has_what_it_claims(&ints, raw);
+        assert!(holds(&array(1, 2, &[0; 16])));
+        assert!(holds(&array(1, 2, &[255; 8])), "two NULLs");
+        assert!(!holds(&array(1, 3, &[255; 8])));
+        assert!(!holds(&array(1, u32::MAX, &[255; 8])));
+        assert!(holds(&[0; 12]), "an empty array");
+        let hstore = custom("hstore", Kind::Simple);
+        assert!(has_what_it_claims(&hstore, b"\0\0\0\x01\0\0\0\x01a\xff\xff\xff\xff"));
+        assert!(!has_what_it_claims(&hstore, b"\x7f\xff\xff\xff\0\0\0\x01a\xff\xff\xff\xff"));
+    }
+
+    #[test]
+    fn claims_inside_of_other_values_are_looked_at_too() {
+        let hostile = array(1, 0x7fff_ffff, &[255; 8]);
+        let domain = custom("numbers", Kind::Domain(Type::INT4_ARRAY));
+        assert!(!has_what_it_claims(&domain, &hostile));
+        let fields = vec![postgres_types::Field::new("n".to_owned(), Type::INT4_ARRAY)];
+        let pair = custom("pair", Kind::Composite(fields));
+        let within = |raw: &[u8]| {
+            [&[0, 0, 0, 1, 0, 0, 3, 0xef], &u32::try_from(raw.len()).unwrap().to_be_bytes()[..], raw].concat()
+        };
+        assert!(!has_what_it_claims(&pair, &within(&hostile)));
+        assert!(has_what_it_claims(&pair, &within(&array(1, 2, &[255; 8]))));
+        let pairs = custom("_pair", Kind::Array(pair));
+        let element = within(&hostile);
+        let length = u32::try_from(element.len()).unwrap().to_be_bytes();
+        assert!(!has_what_it_claims(&pairs, &array(1, 1, &[&length, &element[..]].concat())));
+    }
+
+    /// Decodes the row's first column as each of the types, and forgets what comes of it.
+    macro_rules! decode_all {
+        ($row:ident: $($type:ty),+ $(,)?) => {
+            $(
+                let _ = $row.try_get::<$type>(0);
+                let _ = $row.try_get::<Option<Vec<$type>>>(0);
+                let _ = $row.try_get::<Vec<Option<$type>>>(0);
+            )+
+        };
+    }
+
+    #[test]
+    fn no_bytes_of_any_type_take_the_task_down_or_memory_that_they_only_announce() {
+        // Panics of decoders are expected here and caught: their messages are of no interest.
+        let (hook, here) = (std::panic::take_hook(), std::thread::current().id());
+        std::panic::set_hook(Box::new(move |info| {
+            if std::thread::current().id() != here {
+                hook(info);
+            }
+        }));
+        let mut types: Vec<Type> = (1..20_000).filter_map(Type::from_oid).collect();
+        assert!(types.len() > 150, "{}", types.len());
+        types.push(custom("hstore", Kind::Simple));
+        types.push(custom("numbers", Kind::Domain(Type::INT4_ARRAY)));
+        types.push(custom("mood", Kind::Enum(vec!["ok".to_owned()])));
+        let mut state = 0x5eed_u64;
+        let mut random = move |limit: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) % limit
+        };
+        for r#type in types {
+            for _ in 0..40 {
+                let mut value: Vec<u8> = (0..random(40)).map(|_| random(256) as u8).collect();
+                if random(2) == 0 {
+                    // Small numbers and huge ones, where counts and lengths are.
+                    for word in value.chunks_exact_mut(4) {
+                        let choice = [0, 1, 2, 0x7fff_ffff, 0x8000_0000, u32::MAX][random(6) as usize];
+                        word.copy_from_slice(&choice.to_be_bytes());
+                    }
+                }
+                let row = row(r#type.clone(), &value);
+                decode_all!(row: bool, i8, i16, i32, i64, u32, f32, f64, String, &str, Vec<u8>, &[u8], Box<str>,
+                    std::time::SystemTime, std::net::IpAddr,
+                    std::collections::HashMap<String, Option<String>>);
+            }
+        }
+        drop(std::panic::take_hook());
+    }
+
+    #[test]
+    fn no_bytes_of_a_row_are_read_beyond_it() {
+        let columns: Arc<[Column]> =
+            vec![Column::new("a".into(), Type::INT4), Column::new("b".into(), Type::TEXT)].into();
+        let whole = b"D\0\0\0\x13\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x01x";
+        let read = |bytes: &[u8]| {
+            let budget = wire_pipeline::answer::Budget::new(1 << 20, 1 << 20);
+            let mut collector = wire_pipeline::answer::Collector::new(&budget);
+            collector.push(bytes);
+            let chunks = collector.finish().expect("small");
+            let mut rows = Rows::new(Arc::clone(&columns), chunks);
+            let mut seen = Vec::new();
+            while let Some(row) = rows.next()? {
+                seen.push((row.try_get::<Option<i32>>(0).ok(), row.try_get::<Option<String>>(1).ok()));
+            }
+            Ok::<_, Fault>(seen)
+        };
+        assert_eq!(read(whole).expect("a row"), [(Some(Some(7)), Some(Some("x".to_owned())))]);
+        for end in 1..whole.len() {
+            let error = read(&whole[..end]).expect_err("cut off");
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Protocol, Outcome::Completed), "{end}");
+        }
+        for changed in 0..8 * whole.len() {
+            let mut bytes = whole.to_vec();
+            bytes[changed / 8] ^= 1 << (changed % 8);
+            // Another value, or an error.
+            if let Ok(rows) = read(&bytes) {
+                assert_eq!(rows.len(), 1, "bit {changed}");
+            }
+        }
     }
 
     #[test]

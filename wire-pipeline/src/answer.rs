@@ -115,6 +115,30 @@ impl Chunks {
     }
 }
 
+impl IntoIterator for Chunks {
+    type Item = Bytes;
+    type IntoIter = IntoChunks;
+
+    fn into_iter(self) -> IntoChunks {
+        IntoChunks { list: self.list.into_iter(), _held: self.held }
+    }
+}
+
+/// The chunks in order; counted against the budget until it is dropped.
+#[derive(Debug)]
+pub struct IntoChunks {
+    list: smallvec::IntoIter<[Bytes; 1]>,
+    _held: Held,
+}
+
+impl Iterator for IntoChunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        self.list.next()
+    }
+}
+
 /// Gives its bytes back to the budget when dropped.
 #[derive(Debug)]
 struct Held {

@@ -118,6 +118,20 @@ impl Cache {
         self.len = 0;
     }
 
+    /// The server has forgotten all statements that it had described by now. Those that are being parsed come after.
+    pub(crate) fn forget_described(&mut self) {
+        self.entries.retain(|_, bucket| {
+            bucket.retain(|cached| cached.prepared.description.get().is_none());
+            !bucket.is_empty()
+        });
+        self.len = self.entries.values().map(Vec::len).sum();
+    }
+
+    /// Names whose Close was not executed.
+    pub(crate) fn close_again(&mut self, ids: &[StatementId]) {
+        self.to_close.extend_from_slice(ids);
+    }
+
     /// The names to close with the next request.
     pub(crate) fn take_to_close(&mut self) -> Vec<StatementId> {
         std::mem::take(&mut self.to_close)

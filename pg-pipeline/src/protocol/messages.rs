@@ -36,6 +36,26 @@ impl Header {
     }
 }
 
+/// The largest body that a message of this type may have; `None` for types that do not come after the handshake.
+/// Rows have no limit here: they are collected as they arrive.
+pub(crate) fn largest(tag: u8) -> Option<usize> {
+    Some(match tag {
+        // ParseComplete, BindComplete, CloseComplete, NoData, EmptyQueryResponse.
+        b'1' | b'2' | b'3' | b'n' | b'I' => 0,
+        b'Z' => 1,
+        // A tag has at most 64 bytes in the server's memory (`COMPLETION_TAG_BUFSIZE`); others may say more.
+        b'C' => 1024,
+        // As many types as can be counted.
+        b't' => 2 + 4 * 65_535,
+        b'S' => 64 * 1024,
+        // Texts that users choose: errors, notices, notifications, names of columns. They must fit into memory.
+        b'E' | b'N' | b'A' | b'T' => 64 << 20,
+        // CopyInResponse, CopyOutResponse, CopyBothResponse: a format per column.
+        b'G' | b'H' | b'W' => 3 + 2 * 65_535,
+        _ => return None,
+    })
+}
+
 #[cold]
 pub(crate) fn malformed(what: &'static str) -> Fault {
     Fault::new(ErrorKind::Protocol, Outcome::Unknown, format!("the server broke the protocol: {what}"))
@@ -122,8 +142,8 @@ pub(crate) enum Verb {
     Session,
     /// It changed the session, and which statements are prepared.
     Prepared,
-    /// It changed the session, and no statement is prepared any more.
-    Forgotten,
+    /// As [`Self::Prepared`], and no statement that was prepared before it exists any more.
+    Forgot,
 }
 
 impl Tag {
@@ -138,7 +158,7 @@ impl Tag {
             | b"CLOSE CURSOR ALL" | b"LOAD" => Verb::Session,
             b"PREPARE" | b"DEALLOCATE" | b"DISCARD" | b"DISCARD TEMP" | b"DISCARD PLANS"
             | b"DISCARD SEQUENCES" => Verb::Prepared,
-            b"DEALLOCATE ALL" | b"DISCARD ALL" => Verb::Forgotten,
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => Verb::Forgot,
             _ => Verb::Other,
         };
         Ok(Self { rows, verb })
@@ -225,7 +245,8 @@ mod tests {
         assert_eq!(tag("CREATE TABLE"), Tag::default());
         assert_eq!(tag("ROLLBACK").verb, Verb::Rollback);
         assert_eq!(tag("SET").verb, Verb::Session);
-        assert_eq!(tag("DEALLOCATE ALL").verb, Verb::Prepared);
+        assert_eq!(tag("PREPARE").verb, Verb::Prepared);
+        assert_eq!(tag("DEALLOCATE ALL").verb, Verb::Forgot);
         assert!(Tag::parse(b"SELECT 1").is_err());
     }
 }

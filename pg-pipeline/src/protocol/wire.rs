@@ -13,27 +13,34 @@
 //!
 //! Sees bytes only. Sources: PostgreSQL documentation, "Extended Query", "Pipelining" and "Message Formats".
 
+mod pending;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
-use postgres_types::{Oid, Type};
+use postgres_types::Type;
 use smallvec::SmallVec;
-use wire_pipeline::answer::{Budget, Collector};
+use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Wire};
 
+pub(crate) use pending::Pending;
+use pending::{Kind, Parses, PendingPart};
+
 use super::answer::{Answer, Ran, Stale};
-use super::cache::{Cache, Prepared};
+use super::cache::{Cache, Prepared, StatementId};
 use super::fields::parse_error_fields;
-use super::messages::{Description, Header, Tag, Verb, malformed, parameter_types};
+use super::messages::{Header, Reader, Tag, Verb, largest, malformed};
 use super::request::{Learn, Part, Request, Run};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
-use crate::statement::check_text;
+use crate::statement::{Learned, check_text};
 
-/// A message other than a row must fit into memory whole; none of a sane server comes near this.
-const LARGEST_MESSAGE: usize = 64 << 20;
+/// Bytes of all parameters that the server reports, as in the connection phase; one reports below 1 KiB.
+const MOST_PARAMETERS: usize = 256 * 1024;
 /// A row that is larger is collected as it arrives instead of being gathered in the read buffer first.
 const LARGE_ROW: usize = 8 * 1024;
 
@@ -50,59 +57,11 @@ pub(crate) struct PgWire {
     prepared_by_name: bool,
     /// As reported by ParameterStatus.
     parameters: HashMap<Box<str>, Box<str>>,
+    /// Bytes of the names and values in `parameters`.
+    parameter_bytes: usize,
     /// A row of which a part has arrived: bytes to come.
     row_left: usize,
     last_words: Option<Arc<DatabaseError>>,
-}
-
-/// A request on its way.
-pub(crate) struct Pending {
-    kind: Kind,
-    collector: Collector,
-    tags: SmallVec<[Tag; 1]>,
-    /// Which statement of the request the server is at.
-    at: usize,
-    /// The statement at hand is bound: from here on something may have been executed.
-    bound: bool,
-    /// Something of the request was executed.
-    executed: bool,
-    error: Option<DatabaseError>,
-    /// The parameter types, of [`Kind::Learn`].
-    parameters: Option<Box<[Oid]>>,
-}
-
-enum Kind {
-    Run {
-        parts: SmallVec<[PendingPart; 1]>,
-        /// The first part opens a transaction.
-        opened: bool,
-        rows: bool,
-    },
-    Learn {
-        /// What opens a transaction, before the statement is parsed.
-        opening: Option<PendingPart>,
-        prepared: Arc<Prepared>,
-        parsed: bool,
-    },
-    Script {
-        own: bool,
-        in_transaction: bool,
-    },
-}
-
-struct PendingPart {
-    prepared: Arc<Prepared>,
-    /// This request parses the statement.
-    parses: Parses,
-}
-
-/// How far parsing is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Parses {
-    /// It was done before.
-    No,
-    Asked,
-    Done,
 }
 
 impl PgWire {
@@ -112,6 +71,8 @@ impl PgWire {
         setup: Arc<[String]>,
         parameters: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
+        let parameters: HashMap<Box<str>, Box<str>> =
+            parameters.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         Self {
             budget: Arc::clone(budget),
             cache: Cache::new(statement_cache),
@@ -119,47 +80,56 @@ impl PgWire {
             status: b'I',
             touched: false,
             prepared_by_name: false,
-            parameters: parameters.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            parameter_bytes: parameters.iter().map(|(name, value)| name.len() + value.len()).sum(),
+            parameters,
             row_left: 0,
             last_words: None,
         }
     }
 
-    fn frame_run(&mut self, run: &Run, out: &mut Out) -> Kind {
-        self.frame_closes(out);
+    fn frame_run(&mut self, run: &Run, closes: &mut Closes, out: &mut Out) -> Kind {
+        self.frame_closes(closes, out);
         let opened = run.all().count() > run.parts.len();
-        let parts = run.all().map(|part| self.frame_part(part, out)).collect();
+        let parts = run.all().map(|part| self.frame_part(part, closes, out)).collect();
         frontend::sync(out.tail());
         Kind::Run { parts, opened, rows: run.rows }
     }
 
-    fn frame_part(&mut self, part: &Part, out: &mut Out) -> PendingPart {
-        let (prepared, parses) = if let Some(prepared) = self.cache.get(&part.statement) {
-            (prepared, Parses::No)
+    fn frame_part(&mut self, part: &Part, closes: &mut Closes, out: &mut Out) -> PendingPart {
+        let framed = if let Some(prepared) = self.cache.get(&part.statement) {
+            PendingPart { prepared, parses: Parses::No }
         } else {
-            let prepared = self.cache.insert(&part.statement);
-            self.frame_closes(out);
-            frame_parse(
-                &prepared,
-                &part.statement.text,
-                part.statement.parameters().unwrap_or_default(),
-                out,
-            );
-            (prepared, Parses::Asked)
+            let types = part.statement.parameters().unwrap_or_default();
+            self.frame_parse(&part.statement, types, closes, out)
         };
-        frame_bind(&prepared, part, out);
+        frame_bind(&framed.prepared, part, out);
         // Execute of the unnamed portal without a limit on rows.
         out.tail().extend_from_slice(b"E\0\0\0\x09\0\0\0\0\0");
-        PendingPart { prepared, parses }
+        framed
     }
 
-    fn frame_learn(&mut self, learn: &Learn, out: &mut Out) -> Kind {
-        let opening = learn.opening.as_ref().map(|part| self.frame_part(part, out));
-        let prepared = self.cache.insert(&learn.statement);
-        self.frame_closes(out);
-        frame_parse(&prepared, &learn.statement.text, &[], out);
+    /// Parse, then Describe of the statement; before them the Close of what had to make room.
+    fn frame_parse(
+        &mut self,
+        learned: &Arc<Learned>,
+        types: &[Type],
+        closes: &mut Closes,
+        out: &mut Out,
+    ) -> PendingPart {
+        let prepared = self.cache.insert(learned);
+        self.frame_closes(closes, out);
+        let tail = out.tail();
+        // Texts were checked for NUL when they were learnt, and for size: writing cannot fail.
+        let _ = frontend::parse(&prepared.name, &learned.text, types.iter().map(Type::oid), tail);
+        let _ = frontend::describe(b'S', &prepared.name, tail);
+        PendingPart { prepared, parses: Parses::Asked }
+    }
+
+    fn frame_learn(&mut self, learn: &Learn, closes: &mut Closes, out: &mut Out) -> Kind {
+        let opening = learn.opening.as_ref().map(|part| self.frame_part(part, closes, out));
+        let part = self.frame_parse(&learn.statement, &[], closes, out);
         frontend::sync(out.tail());
-        Kind::Learn { opening, prepared, parsed: false }
+        Kind::Learn { opening, part }
     }
 
     /// Forgets what turned out not to be prepared, or to be prepared from what is out of date. `failed_at_bind` is
@@ -177,10 +147,11 @@ impl PgWire {
     }
 
     /// Closes of evicted statements go out with whatever goes out next: their answers belong to its Sync.
-    fn frame_closes(&mut self, out: &mut Out) {
+    fn frame_closes(&mut self, closes: &mut Closes, out: &mut Out) {
         for id in self.cache.take_to_close() {
             // Names are our own and hold no NUL, so writing cannot fail.
             let _ = frontend::close(b'S', &id.name(), out.tail());
+            closes.push(id);
         }
     }
 
@@ -226,24 +197,26 @@ impl PgWire {
                     return Err(malformed("a transaction status"));
                 }
                 self.status = status;
-                Ok(Some(Done))
+                return Ok(Some(Done));
             }
-            // CloseComplete of an evicted statement.
-            b'3' => Ok(None),
-            b'G' | b'H' | b'W' => Err(Fault::new(
-                ErrorKind::Protocol,
-                Outcome::Unknown,
-                "the statement started a COPY, which is not offered here; its connection was closed",
-            )),
-            _ if pending.error.is_some() => Err(malformed("an answer behind an error")),
+            b'G' | b'H' | b'W' => {
+                return Err(Fault::new(
+                    ErrorKind::Protocol,
+                    Outcome::Unknown,
+                    "the statement started a COPY, which is not offered here; its connection was closed",
+                ));
+            }
+            // The server skips everything up to Sync.
+            _ if pending.error.is_some() => return Err(malformed("an answer behind an error")),
+            b'3' => pending.closed()?,
             b'C' => {
                 let tag = Tag::parse(body)?;
                 self.heed(tag, pending.is_own());
-                pending.complete(tag)
+                pending.complete(tag)?;
             }
-            _ => pending.message(tag, body),
+            _ => pending.message(tag, body)?,
         }
-        .map_err(|error| error.with_outcome(Outcome::Unknown))
+        Ok(None)
     }
 
     /// Remembers what a command changed.
@@ -255,25 +228,26 @@ impl PgWire {
                 self.touched |= !own;
                 self.prepared_by_name |= !own;
             }
-            Verb::Forgotten => {
+            Verb::Forgot => {
                 self.touched |= !own;
                 self.prepared_by_name |= !own;
-                if !own {
-                    self.cache.clear();
-                }
+                self.cache.forget_described();
             }
         }
     }
 
     fn parameter_status(&mut self, body: &[u8], own: bool) -> Result<(), Fault> {
-        let mut parts = body.split(|byte| *byte == 0);
-        let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
+        let mut rest = Reader(body);
+        let (Some(name), Some(value), true) = (rest.c_string(), rest.c_string(), rest.0.is_empty()) else {
             return Err(malformed("a ParameterStatus"));
         };
         let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-        if self.parameters.len() < 1_000 || self.parameters.contains_key(&*name) {
-            let before = self.parameters.insert((&*name).into(), (&*value).into());
-            self.touched |= !own && before.as_deref() != Some(&*value);
+        let before = self.parameters.insert((&*name).into(), (&*value).into());
+        self.touched |= !own && before.as_deref() != Some(&*value);
+        let known = before.map_or(0, |before| name.len() + before.len());
+        self.parameter_bytes = self.parameter_bytes.saturating_sub(known) + name.len() + value.len();
+        if self.parameter_bytes > MOST_PARAMETERS {
+            return Err(malformed("more parameters than any server has"));
         }
         Ok(())
     }
@@ -285,9 +259,14 @@ impl PgWire {
             self.touched = false;
             self.prepared_by_name &= error.is_some();
         }
+        if error.is_none() && !pending.is_whole() {
+            return Err(malformed("an answer that ended too early"));
+        }
+        // Behind an error the server skipped them: they go out again.
+        self.cache.close_again(&pending.closes);
         let failed_at_bind = (error.is_some() && !pending.bound).then_some(pending.at);
         match &pending.kind {
-            Kind::Run { parts, opened, .. } => {
+            Kind::Run { parts, opened, rows } => {
                 self.forget_unusable(parts, failed_at_bind);
                 let skip = usize::from(*opened);
                 if let Some(error) = error {
@@ -303,19 +282,17 @@ impl PgWire {
                     };
                 }
                 let description = parts.last().and_then(|part| part.prepared.description.get().cloned());
-                if pending.at != parts.len() {
-                    return Err(malformed("an answer that ended before its statements did"));
+                if *rows && description.is_none() {
+                    return Err(undescribed());
                 }
                 let tags = pending.tags.iter().skip(skip).copied().collect();
                 let rows = pending.rows()?;
                 Ok(Answer::Ran(Ran { tags, description: description.flatten(), rows }))
             }
-            Kind::Learn { opening, prepared, parsed } => {
+            Kind::Learn { opening, part } => {
                 self.forget_unusable(opening.as_slice(), failed_at_bind);
-                if !parsed || error.is_some() {
-                    self.cache.remove(prepared, *parsed);
-                }
                 if let Some(error) = error {
+                    self.cache.remove(&part.prepared, part.parses != Parses::Asked);
                     return Err(Fault::refused(error));
                 }
                 let parameters =
@@ -353,132 +330,17 @@ impl PgWire {
 /// An answer is complete.
 struct Done;
 
-impl PendingPart {
-    /// What comes before a statement's rows and completion.
-    fn message(&mut self, tag: u8, body: &[u8], bound: &mut bool) -> Result<(), Fault> {
-        match (tag, self.parses) {
-            (b'1', Parses::Asked) => self.parses = Parses::Done,
-            (b't', Parses::Done) => {}
-            (b'T', Parses::Done) => {
-                let _ = self.prepared.description.set(Some(Arc::new(Description::parse(body)?)));
-            }
-            (b'n', Parses::Done) => {
-                let _ = self.prepared.description.set(None);
-            }
-            (b'2', Parses::No | Parses::Done) if !*bound => *bound = true,
-            _ => return Err(malformed("a message out of place")),
-        }
-        Ok(())
-    }
-}
+/// Evicted statements whose Close goes out with a request.
+type Closes = SmallVec<[StatementId; 1]>;
 
-impl Pending {
-    fn new(kind: Kind, budget: &Arc<Budget>) -> Self {
-        Self {
-            kind,
-            collector: Collector::new(budget),
-            tags: SmallVec::new(),
-            at: 0,
-            bound: false,
-            executed: false,
-            error: None,
-            parameters: None,
-        }
-    }
-
-    /// The engine's own, to put the session right.
-    fn is_own(&self) -> bool {
-        matches!(self.kind, Kind::Script { own: true, .. })
-    }
-
-    /// Whether rows are wanted now.
-    fn wants_rows(&self) -> bool {
-        match &self.kind {
-            Kind::Run { parts, rows, .. } => *rows && self.at + 1 == parts.len(),
-            Kind::Script { .. } | Kind::Learn { .. } => false,
-        }
-    }
-
-    /// A row may come now.
-    fn allows_rows(&self) -> bool {
-        match &self.kind {
-            Kind::Run { .. } => self.bound && self.error.is_none(),
-            Kind::Script { .. } => self.error.is_none(),
-            Kind::Learn { .. } => false,
-        }
-    }
-
-    /// One statement has run.
-    fn complete(&mut self, tag: Tag) -> Result<Option<Done>, Fault> {
-        self.executed = true;
-        match &self.kind {
-            Kind::Run { .. } if self.bound => {
-                self.tags.push(tag);
-                self.at += 1;
-                self.bound = false;
-                Ok(None)
-            }
-            Kind::Learn { opening: Some(_), .. } if self.bound => {
-                self.at += 1;
-                self.bound = false;
-                Ok(None)
-            }
-            Kind::Script { .. } => Ok(None),
-            Kind::Run { .. } | Kind::Learn { .. } => Err(malformed("a completion without a statement")),
-        }
-    }
-
-    fn message(&mut self, tag: u8, body: &[u8]) -> Result<Option<Done>, Fault> {
-        let at = self.at;
-        match (&mut self.kind, tag) {
-            (Kind::Run { .. }, b'I') if self.bound => return self.complete(Tag::default()),
-            (Kind::Run { parts, .. }, _) => {
-                let Some(part) = parts.get_mut(at) else {
-                    return Err(malformed("an answer behind the last statement's"));
-                };
-                part.message(tag, body, &mut self.bound)?;
-            }
-            (Kind::Learn { opening: Some(part), .. }, _) if at == 0 => {
-                part.message(tag, body, &mut self.bound)?;
-            }
-            (Kind::Learn { parsed, .. }, b'1') => *parsed = true,
-            (Kind::Learn { parsed: true, .. }, b't') => self.parameters = Some(parameter_types(body)?),
-            (Kind::Learn { prepared, parsed: true, .. }, b'T') => {
-                let _ = prepared.description.set(Some(Arc::new(Description::parse(body)?)));
-            }
-            (Kind::Learn { prepared, parsed: true, .. }, b'n') => {
-                let _ = prepared.description.set(None);
-            }
-            (Kind::Script { .. }, b'I' | b'T') => self.executed = true,
-            _ => return Err(malformed("a message out of place")),
-        }
-        Ok(None)
-    }
-
-    /// Whether the server refused because what was known of the statement is out of date: then whether its parameter
-    /// types are, and whether it may be run again because nothing was executed and no transaction is open.
-    fn stale(&self, error: &DatabaseError, status: u8) -> Option<(bool, bool)> {
-        let relearn = match error.code() {
-            // The plan's result changed; the statement does not exist.
-            "0A000" | "26000" => false,
-            // Types do not fit (any more); of a type that was dropped the server says XX000.
-            "42804" | "42883" | "42P08" | "42P18" | "42725" | "42846" | "42P02" | "22P03" | "08P01"
-            | "XX000" => true,
-            _ => return None,
-        };
-        if self.bound {
-            return None;
-        }
-        let alone = matches!(&self.kind, Kind::Run { opened: false, .. });
-        Some((relearn, alone && !self.executed && status == b'I'))
-    }
-
-    fn rows(&mut self) -> Result<wire_pipeline::answer::Chunks, Fault> {
-        let empty = Collector::new(self.collector.budget());
-        std::mem::replace(&mut self.collector, empty)
-            .finish()
-            .map_err(|overflow| Fault::new(ErrorKind::Busy, Outcome::Completed, overflow.to_string()))
-    }
+/// The request that parsed the statement was interrupted between Parse and Describe, and this one was behind it.
+#[cold]
+fn undescribed() -> Fault {
+    Fault::new(
+        ErrorKind::Decode,
+        Outcome::Completed,
+        "the statement ran, but its rows cannot be read: the server was interrupted before it described them",
+    )
 }
 
 impl Wire for PgWire {
@@ -488,9 +350,10 @@ impl Wire for PgWire {
     type Server = DatabaseError;
 
     fn frame(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
+        let mut closes = Closes::new();
         let kind = match request {
-            Request::Run(run) => self.frame_run(run, out),
-            Request::Learn(learn) => self.frame_learn(learn, out),
+            Request::Run(run) => self.frame_run(run, &mut closes, out),
+            Request::Learn(learn) => self.frame_learn(learn, &mut closes, out),
             Request::Script(script) => {
                 let text = script.text();
                 if let Err(error) = check_text(&text) {
@@ -500,7 +363,7 @@ impl Wire for PgWire {
                 Kind::Script { own: script.own, in_transaction: script.in_transaction }
             }
         };
-        Framed::Sent(Pending::new(kind, &self.budget))
+        Framed::Sent(Pending::new(kind, closes, &self.budget))
     }
 
     fn receive(
@@ -549,7 +412,8 @@ impl Wire for PgWire {
                 input.consume(here);
                 continue;
             }
-            if header.body > LARGEST_MESSAGE {
+            let largest = largest(header.tag).ok_or_else(|| malformed("a message of unknown type"))?;
+            if header.body > largest {
                 return Err(malformed("a message of impossible size"));
             }
             let Some(body) = data.get(Header::LEN..header.total()) else { return Ok(Received::More) };
@@ -601,14 +465,6 @@ impl Wire for PgWire {
     fn last_words(&self) -> Option<Arc<DatabaseError>> {
         self.last_words.clone()
     }
-}
-
-/// Parse, then Describe of the statement.
-fn frame_parse(prepared: &Prepared, text: &str, types: &[Type], out: &mut Out) {
-    let tail = out.tail();
-    // Texts were checked for NUL when they were learnt, and for size: writing cannot fail.
-    let _ = frontend::parse(&prepared.name, text, types.iter().map(Type::oid), tail);
-    let _ = frontend::describe(b'S', &prepared.name, tail);
 }
 
 /// Bind to the unnamed portal, results in binary format.
