@@ -77,6 +77,9 @@ impl Row {
         {
             return Err(undecodable(column, "the value claims more elements than it has"));
         }
+        if raw.is_some_and(|raw| is_infinite(&column.r#type, raw)) && is_system_time::<T>() {
+            return Err(undecodable(column, "the value is infinite; ask for types::Timestamp<SystemTime>"));
+        }
         // The decoders trust the server. It is not theirs to take this task down.
         match catch_unwind(AssertUnwindSafe(|| T::from_sql_nullable(column.type_(), raw))) {
             Ok(Ok(value)) => Ok(value),
@@ -165,6 +168,19 @@ fn next_has_what_it_claims(r#type: &Type, reader: &mut Reader<'_>) -> bool {
 /// Most arrays: their elements need no look.
 fn holds_no_counts(r#type: &Type) -> bool {
     matches!(r#type.kind(), Kind::Simple | Kind::Enum(_)) && r#type.name() != "hstore"
+}
+
+/// Source: `DT_NOEND` and `DT_NOBEGIN` in PostgreSQL's `src/include/datatype/timestamp.h`.
+fn is_infinite(r#type: &Type, raw: &[u8]) -> bool {
+    matches!(*r#type, Type::TIMESTAMP | Type::TIMESTAMPTZ)
+        && raw.try_into().is_ok_and(|raw| matches!(i64::from_be_bytes(raw), i64::MAX | i64::MIN))
+}
+
+/// `SystemTime` would take infinity for an ordinary time in the year 294,277. What a generic type is can only be told
+/// from its name; this is looked at for infinite values alone.
+fn is_system_time<T>() -> bool {
+    let name = std::any::type_name::<T>();
+    name.contains("SystemTime") && !name.contains("Timestamp<")
 }
 
 impl fmt::Debug for Row {
@@ -446,6 +462,21 @@ mod tests {
                 assert_eq!(rows.len(), 1, "bit {changed}");
             }
         }
+    }
+
+    #[test]
+    fn an_infinite_time_is_no_system_time() {
+        use std::time::SystemTime;
+        let infinite = row(Type::TIMESTAMPTZ, &i64::MAX.to_be_bytes());
+        for error in [
+            infinite.try_get::<SystemTime>(0).map(drop).expect_err("refused"),
+            infinite.try_get::<Option<SystemTime>>(0).map(drop).expect_err("refused"),
+        ] {
+            assert!(error.to_string().contains("infinite"), "{error}");
+        }
+        let special: postgres_types::Timestamp<SystemTime> = infinite.get(0);
+        assert_eq!(special, postgres_types::Timestamp::PosInfinity);
+        row(Type::TIMESTAMPTZ, &0_i64.to_be_bytes()).get::<SystemTime>(0);
     }
 
     fn row(r#type: Type, value: &[u8]) -> Row {

@@ -96,6 +96,18 @@ pub(crate) fn lease_timeout<S: ServerError>(
     )
 }
 
+pub(crate) fn nothing_to_lease<S: ServerError>(limit: Duration, leased: usize, most: usize) -> Error<S> {
+    Error::timeout(
+        Phase::Lease,
+        Outcome::NotSent,
+        format!(
+            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, and of the other connections none \
+             was up and free in time",
+            limit.as_millis(),
+        ),
+    )
+}
+
 pub(crate) fn no_leases<S: ServerError>() -> Error<S> {
     Error::new(
         ErrorKind::Config,

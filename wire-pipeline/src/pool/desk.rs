@@ -63,7 +63,12 @@ impl<D: Driver> Desk<D> {
                 let state = self.state();
                 let oldest =
                     state.held.iter().map(|(_, since)| since.elapsed()).max().unwrap_or(Duration::ZERO);
-                Err(faults::lease_timeout(limit, state.held.len(), self.most, oldest))
+                let held = state.held.len();
+                drop(state);
+                if held < self.most {
+                    return Err(shared.with_cause(faults::nothing_to_lease(limit, held, self.most)));
+                }
+                Err(faults::lease_timeout(limit, held, self.most, oldest))
             }
         }
     }

@@ -263,7 +263,11 @@ impl<D: Driver> Shared<D> {
 
     /// A queue timeout that says why no pipe helped.
     fn queue_timeout(&self, waiting: &'static str) -> Fault<D> {
-        let error = faults::queue_timeout(waiting);
+        self.with_cause(faults::queue_timeout(waiting))
+    }
+
+    /// The error, with the reason for which connections are missing if they are.
+    pub(crate) fn with_cause(&self, error: Fault<D>) -> Fault<D> {
         match &self.health.borrow().failure {
             Some(failure) => error.with_source(failure.clone()),
             None => error,
