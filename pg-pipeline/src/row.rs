@@ -77,7 +77,7 @@ impl Row {
         {
             return Err(undecodable(column, "the value claims more elements than it has"));
         }
-        if raw.is_some_and(|raw| is_infinite(&column.r#type, raw)) && is_system_time::<T>() {
+        if raw.is_some_and(|raw| is_infinite(column.type_(), raw)) && is_system_time::<T>() {
             return Err(undecodable(column, "the value is infinite; ask for types::Timestamp<SystemTime>"));
         }
         // The decoders trust the server. It is not theirs to take this task down.
