@@ -73,6 +73,8 @@ pub(crate) struct Pump<'a, D: Driver> {
     ready: bool,
     /// It has answered somebody.
     served: bool,
+    /// It has let others go first since it read.
+    rested: bool,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
@@ -95,6 +97,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             fresh: true,
             ready: false,
             served: false,
+            rested: false,
         }
     }
 
@@ -154,6 +157,10 @@ impl<'a, D: Driver> Pump<'a, D> {
                 Ok(progress) => progress,
                 Err(error) => return Poll::Ready(End::Lost(error)),
             };
+            if self.lets_others_go_first(progress) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match self.advance(now) {
                 Ok(Step::Moved) => progress = true,
                 Ok(Step::Still) => {}
@@ -170,6 +177,14 @@ impl<'a, D: Driver> Pump<'a, D> {
                 }
             }
         }
+    }
+
+    /// Whoever was just answered, and whatever else is ready to run, goes first once: what they ask leaves with the
+    /// batch that is about to go. When nothing else is ready the pump goes on at once.
+    fn lets_others_go_first(&mut self, was_answered: bool) -> bool {
+        let rests = was_answered && !self.rested && self.stage == Stage::Shared && self.core.is_hungry();
+        self.rested = rests;
+        rests
     }
 
     /// Reads what there is, as long as it comes.
