@@ -42,6 +42,14 @@ pub(crate) fn silent<S: ServerError>(overdue: Duration) -> Error<S> {
     )
 }
 
+pub(crate) fn panicked<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Protocol,
+        Outcome::Unknown,
+        "the code that speaks to the server panicked, so its connection was given up; the panic's message says where",
+    )
+}
+
 pub(crate) fn not_settled<S: ServerError>() -> Error<S> {
     Error::new(
         ErrorKind::Io,

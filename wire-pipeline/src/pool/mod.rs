@@ -344,8 +344,9 @@ impl<D: Driver> Shared<D> {
             queue.pump_idle = false;
             (std::mem::take(&mut queue.entries), queue.opening.take())
         };
+        // All that was here is answered or goes away, also what a panic has dropped.
+        pipe.load.clear();
         for entry in movable.into_iter().chain(queued) {
-            pipe.load.sub(&entry);
             match lease_lost {
                 Some(error) => entry.fail(error.clone().with_outcome(Outcome::NotSent)),
                 None => self.place(entry),
