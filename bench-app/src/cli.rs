@@ -58,7 +58,8 @@ pub(crate) struct ServeOptions {
     /// Connections to the database over all threads (pipelined: at least 4 for each thread)
     #[arg(long, default_value_t = 8, value_parser = at_least_one)]
     pub(crate) connections: usize,
-    /// Threads, each with a runtime, a listener and a share of the connections [default: one per core]
+    /// One runtime per core: this many threads, each with a runtime, a listener and a share of the connections of its
+    /// own [default: one runtime over all cores]
     #[arg(long, value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
     /// Where to listen; port 0 takes a free one, which is printed
@@ -108,7 +109,7 @@ pub(crate) struct CompareOptions {
     /// Connections to the database over all threads of the service
     #[arg(long, default_value_t = 8, value_parser = at_least_one)]
     pub(crate) connections: usize,
-    /// Threads of the service [default: one per core]
+    /// The service has this many threads with a runtime each [default: one runtime over all cores]
     #[arg(long, value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
     /// Load before each measurement [default: 0.5s; with --full 5s]
@@ -178,20 +179,17 @@ impl CompareOptions {
         self.duration.unwrap_or(Duration::from_secs(if self.full { 15 } else { 2 }))
     }
 
-    /// Threads of the service.
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(cores)
+    /// Runtimes of the service.
+    pub(crate) fn runtimes(&self) -> usize {
+        self.threads.unwrap_or(1)
     }
 }
 
 impl ServeOptions {
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(cores)
+    /// Runtimes of the service.
+    pub(crate) fn runtimes(&self) -> usize {
+        self.threads.unwrap_or(1)
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// How requests reach the database.

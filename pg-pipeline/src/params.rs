@@ -3,6 +3,8 @@
 //! Encoding runs in the task that asks, before anything is queued: a `ToSql` that fails, or is slow, or panics,
 //! harms nobody else.
 
+use std::cell::Cell;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use postgres_types::{Format, IsNull, ToSql, Type};
 
@@ -59,7 +61,9 @@ pub(crate) fn encode<P: Params + ?Sized>(params: &P, types: &[Type]) -> Result<B
             params.count()
         )));
     }
-    let mut out = BytesMut::with_capacity(16 + 12 * types.len());
+    // Taken out while the values' own code runs: that may encode parameters itself.
+    let mut out = SCRATCH.take();
+    out.clear();
     put_formats(params, types, &mut out)?;
     out.put_u16(types.len() as u16);
     let mut index = 0;
@@ -73,8 +77,21 @@ pub(crate) fn encode<P: Params + ?Sized>(params: &P, types: &[Type]) -> Result<B
     if index != types.len() {
         return Err(refuse(format!("the parameters said to be {} and were {index}", types.len())));
     }
-    Ok(out.freeze())
+    if out.len() > MOST_SCRATCH {
+        return Ok(out.freeze());
+    }
+    let bound = Bytes::copy_from_slice(&out);
+    SCRATCH.set(out);
+    Ok(bound)
 }
+
+thread_local! {
+    /// Small parameters are encoded here and copied out, so that each takes one allocation of its own size.
+    static SCRATCH: Cell<BytesMut> = Cell::default();
+}
+
+/// Parameters that are larger keep the buffer in which they were encoded.
+const MOST_SCRATCH: usize = 4 * 1024;
 
 /// More parameters than the protocol can count are refused before anything is sent.
 pub(crate) fn check_count(count: usize) -> Result<(), Fault> {

@@ -13,31 +13,9 @@ use postgres_types::{FromSql, Kind, Type, WrongType};
 use smallvec::SmallVec;
 use wire_pipeline::row::{Field, FieldSource};
 
+use crate::column::Column;
 use crate::error::{Error, ErrorKind, Fault, Outcome};
 use crate::protocol::messages::{Header, Reader, malformed};
-
-/// A column of a result.
-#[derive(Debug, Clone)]
-pub struct Column {
-    name: Box<str>,
-    r#type: Type,
-}
-
-impl Column {
-    pub(crate) fn new(name: Box<str>, r#type: Type) -> Self {
-        Self { name, r#type }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its type.
-    pub fn type_(&self) -> &Type {
-        &self.r#type
-    }
-}
 
 /// A row of a result.
 #[derive(Clone)]
@@ -90,17 +68,20 @@ impl Row {
         let Some((column, span)) = self.columns.get(index).zip(self.fields.get(index)) else {
             return Err(self.no_column(&index));
         };
-        if !T::accepts(&column.r#type) {
-            return Err(undecodable(column, WrongType::new::<T>(column.r#type.clone())));
+        if !T::accepts(column.type_()) {
+            return Err(undecodable(column, WrongType::new::<T>(column.type_().clone())));
         }
         let raw = span.and_then(|(start, end)| self.body.get(start as usize..end as usize));
         if let Some(raw) = raw
-            && !has_what_it_claims(&column.r#type, raw)
+            && !has_what_it_claims(column.type_(), raw)
         {
             return Err(undecodable(column, "the value claims more elements than it has"));
         }
+        if raw.is_some_and(|raw| is_infinite(column.type_(), raw)) && is_system_time::<T>() {
+            return Err(undecodable(column, "the value is infinite; ask for types::Timestamp<SystemTime>"));
+        }
         // The decoders trust the server. It is not theirs to take this task down.
-        match catch_unwind(AssertUnwindSafe(|| T::from_sql_nullable(&column.r#type, raw))) {
+        match catch_unwind(AssertUnwindSafe(|| T::from_sql_nullable(column.type_(), raw))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(undecodable(column, error)),
             Err(_) => {
@@ -126,7 +107,7 @@ fn undecodable(column: &Column, error: impl Into<Box<dyn std::error::Error + Sen
     Fault::new(
         ErrorKind::Decode,
         Outcome::Completed,
-        format!("column {} of type {} cannot be decoded", column.name, column.r#type.name()),
+        format!("column {} of type {} cannot be decoded", column.name(), column.type_().name()),
     )
     .with_source(error)
     .into()
@@ -189,6 +170,19 @@ fn holds_no_counts(r#type: &Type) -> bool {
     matches!(r#type.kind(), Kind::Simple | Kind::Enum(_)) && r#type.name() != "hstore"
 }
 
+/// Source: `DT_NOEND` and `DT_NOBEGIN` in PostgreSQL's `src/include/datatype/timestamp.h`.
+fn is_infinite(r#type: &Type, raw: &[u8]) -> bool {
+    matches!(*r#type, Type::TIMESTAMP | Type::TIMESTAMPTZ)
+        && raw.try_into().is_ok_and(|raw| matches!(i64::from_be_bytes(raw), i64::MAX | i64::MIN))
+}
+
+/// `SystemTime` would take infinity for an ordinary time in the year 294,277. What a generic type is can only be told
+/// from its name; this is looked at for infinite values alone.
+fn is_system_time<T>() -> bool {
+    let name = std::any::type_name::<T>();
+    name.contains("SystemTime") && !name.contains("Timestamp<")
+}
+
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Row").field("columns", &self.columns).finish_non_exhaustive()
@@ -216,7 +210,7 @@ impl RowIndex for usize {
 
 impl RowIndex for &str {
     fn find(&self, columns: &[Column]) -> Option<usize> {
-        columns.iter().position(|column| &*column.name == *self)
+        columns.iter().position(|column| column.name() == *self)
     }
 }
 
@@ -240,7 +234,7 @@ impl<T: for<'a> FromSql<'a>> Field<T> for Row {
     }
 
     fn field_hinted(&self, hint: usize, name: &str) -> Result<T, Error> {
-        if self.columns.get(hint).is_some_and(|column| &*column.name == name) {
+        if self.columns.get(hint).is_some_and(|column| column.name() == name) {
             return self.try_get(hint);
         }
         self.try_get(name)
@@ -468,6 +462,21 @@ mod tests {
                 assert_eq!(rows.len(), 1, "bit {changed}");
             }
         }
+    }
+
+    #[test]
+    fn an_infinite_time_is_no_system_time() {
+        use std::time::SystemTime;
+        let infinite = row(Type::TIMESTAMPTZ, &i64::MAX.to_be_bytes());
+        for error in [
+            infinite.try_get::<SystemTime>(0).map(drop).expect_err("refused"),
+            infinite.try_get::<Option<SystemTime>>(0).map(drop).expect_err("refused"),
+        ] {
+            assert!(error.to_string().contains("infinite"), "{error}");
+        }
+        let special: postgres_types::Timestamp<SystemTime> = infinite.get(0);
+        assert_eq!(special, postgres_types::Timestamp::PosInfinity);
+        row(Type::TIMESTAMPTZ, &0_i64.to_be_bytes()).get::<SystemTime>(0);
     }
 
     fn row(r#type: Type, value: &[u8]) -> Row {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use integration_tests::{
     all_shared, connections, eventually, named_pool, own_name, poll_then_drop, pool, postgres,
 };
-use pg_pipeline::{ErrorKind, Outcome, Phase, PipeState, Pool, Session};
+use pg_pipeline::{Config, ErrorKind, Outcome, Phase, PipeState, Pool, Session};
 
 async fn all_leases(pool: &Pool) -> Vec<Session> {
     let mut sessions = Vec::new();
@@ -175,6 +175,7 @@ async fn of_two_pipes_one_can_be_leased_and_of_one_none() {
         .connect()
         .await
         .expect("a pool");
+    all_shared(&two).await;
     let session = two.session().await.expect("a session");
     session.execute("SELECT 1", ()).await.expect("works");
     let error = two.begin().await.expect_err("the other pipe stays shared");
@@ -195,6 +196,23 @@ async fn of_two_pipes_one_can_be_leased_and_of_one_none() {
     }
     one.query_one::<(i32,)>("SELECT 1", ()).await.expect("works");
     one.close().await;
+}
+
+#[tokio::test]
+async fn without_a_connection_to_lease_the_reason_is_told() {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a port that nobody listens on");
+    let port = socket.local_addr().expect("its number").port();
+    let config =
+        Config::new().host("127.0.0.1").port(port).user("u").acquire_timeout(Duration::from_millis(200));
+    let pool = Pool::builder(config).connect_lazy().expect("never waits");
+    let error = pool.begin().await.expect_err("no server");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Lease)));
+    let message = error.to_string();
+    for part in ["0 of 6 are held", "none was up and free", &format!("cannot connect to 127.0.0.1:{port}")] {
+        assert!(message.contains(part), "{part:?} in {message}");
+    }
+    pool.close().await;
 }
 
 #[tokio::test]
@@ -244,7 +262,7 @@ async fn what_a_session_held_is_free_when_it_is_dropped() {
         assert!(!free, "{state}");
         match state {
             "in a transaction" => {
-                session.batch_execute("BEGIN; SELECT pg_advisory_lock(1)").await.expect("open")
+                session.batch_execute("BEGIN; SELECT pg_advisory_lock(1)").await.expect("open");
             }
             "in a failed transaction" => {
                 session.batch_execute("BEGIN").await.expect("open");

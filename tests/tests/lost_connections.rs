@@ -161,7 +161,7 @@ async fn an_idempotent_statement_runs_again_after_a_lost_connection() {
     let (pool, other) = (named_pool(&name).await, pool().await);
     let sleeper = tokio::spawn({
         let pool = pool.clone();
-        let statement = pg_pipeline::Statement::new("SELECT 3 FROM pg_sleep(0.3)").idempotent();
+        let statement = pg_pipeline::Statement::new("SELECT 3 FROM pg_sleep(3)").idempotent();
         async move { pool.query_one::<(i32,)>(statement, ()).await }
     });
     eventually("it is out", || async { terminate_active(&other, &name).await == 1 }).await;

@@ -42,6 +42,14 @@ pub(crate) fn silent<S: ServerError>(overdue: Duration) -> Error<S> {
     )
 }
 
+pub(crate) fn panicked<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Protocol,
+        Outcome::Unknown,
+        "the code that speaks to the server panicked, so its connection was given up; the panic's message says where",
+    )
+}
+
 pub(crate) fn not_settled<S: ServerError>() -> Error<S> {
     Error::new(
         ErrorKind::Io,
@@ -92,6 +100,18 @@ pub(crate) fn lease_timeout<S: ServerError>(
              leases for a shorter time or raise `connections`",
             limit.as_millis(),
             oldest.as_secs_f64()
+        ),
+    )
+}
+
+pub(crate) fn nothing_to_lease<S: ServerError>(limit: Duration, leased: usize, most: usize) -> Error<S> {
+    Error::timeout(
+        Phase::Lease,
+        Outcome::NotSent,
+        format!(
+            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, and of the other connections none \
+             was up and free in time",
+            limit.as_millis(),
         ),
     )
 }

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use support::{
     Door, Seen, Server, Toy, ask, begin, drop_after, options, poll_once, pool, run, run_on, until, until_idle,
 };
+use tokio::time::Instant;
 use wire_pipeline::Options;
 use wire_pipeline::error::{ErrorKind, Outcome};
 use wire_pipeline::pool::exclusive;
@@ -343,4 +344,51 @@ async fn a_connection_without_a_pool_ends_with_its_owner_even_when_he_never_came
             until("its task ends", || alive() == before).await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pipe_that_is_to_be_leased_and_turns_out_to_be_slow_is_passed_over() {
+    let server = Server::new();
+    let pool = pool(&server, options(3)).await;
+    // The fewest requests are where the slow one is, and nobody knows yet that it is slow.
+    let slow = run(&pool, ask(0).takes(Duration::from_secs(3)));
+    let quick = join_all((1..5).map(|id| run(&pool, ask(id).takes(2 * MS))));
+    let (mut slow, mut quick) = (Box::pin(slow), Box::pin(quick));
+    assert!(poll_once(slow.as_mut()).await.is_none());
+    assert!(poll_once(quick.as_mut()).await.is_none());
+    let began = Instant::now();
+    let lease = pool.lease().await.expect("a lease");
+    assert!(began.elapsed() < 50 * MS, "{:?}", began.elapsed());
+    run_on(&lease, ask(9)).await.expect("an answer");
+    quick.await;
+    slow.await.expect("an answer");
+    drop(lease);
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_pipe_that_everybody_can_use_is_not_handed_from_lease_to_lease() {
+    let server = Server::new();
+    let pool = pool(&server, options(3)).await;
+    let first = pool.lease().await.expect("a lease");
+    run_on(&first, ask(0)).await.expect("an answer");
+    let leased = server.take_log()[0].0;
+    let mut next = Box::pin(pool.lease());
+    server.door(Door::Refuses);
+    for connection in (0..3).filter(|connection| *connection != leased) {
+        server.cut(connection);
+        until("it is down", || {
+            let stats = pool.stats();
+            stats.pipes.iter().filter(|pipe| pipe.state == PipeState::Connecting).count() > 0
+        })
+        .await;
+        tokio::time::sleep(MS).await;
+    }
+    assert!(poll_once(next.as_mut()).await.is_none());
+    drop(first);
+    // Somebody waits for the pipe that comes back, and it is the only one: it serves everybody.
+    support::run_within(&pool, ask(1), Duration::from_secs(1)).await.expect("an answer");
+    server.door(Door::Open);
+    drop(next.await.expect("a lease, as soon as there is another pipe"));
+    until_idle(&pool).await;
 }

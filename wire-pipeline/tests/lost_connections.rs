@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use support::{Door, LIMIT, Server, Toy, ask, options, poll_once, pool, run, until, until_idle};
 use tokio::time::Instant;
 use wire_pipeline::error::{ErrorKind, Outcome, Phase};
+use wire_pipeline::options::BatchesOut;
 use wire_pipeline::stats::PipeState;
 use wire_pipeline::{Options, Pool};
 
@@ -198,4 +199,28 @@ async fn a_pool_of_one_pipe_is_replaced_without_a_failed_request_too() {
         run(&pool, ask(id).takes(MS)).await.expect("an answer");
     }
     assert!(server.connections() >= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_said_before_a_write_failed_still_counts() {
+    let server = Server::new();
+    let several = Options { batches_out: BatchesOut::Fixed(3), ..options(1) };
+    let pool = pool(&server, several).await;
+    let [mut first, mut second, mut third] = [1, 2, 3].map(|id| {
+        let request = ask(id);
+        Box::pin(run(&pool, if id < 3 { request.takes(LIMIT / 2) } else { request }))
+    });
+    for (request, writes) in [(&mut first, 1), (&mut second, 2)] {
+        assert!(poll_once(request.as_mut()).await.is_none());
+        until("it is out", || pool.stats().pipes[0].writes == writes).await;
+    }
+    server.break_next_write(1);
+    assert!(poll_once(third.as_mut()).await.is_none());
+    first.await.expect("it was answered before the connection was lost");
+    let error = second.await.expect_err("it was out");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
+    assert_eq!(error.server().map(|words| words.0), Some("last words"));
+    third.await.expect("not a byte of it was written, so it runs on the next connection");
+    assert_eq!(pool.stats().pipes[0].queries, 2, "finished answers are counted");
+    until_idle(&pool).await;
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use support::{Seen, Server, ask, options, poll_once, pool, run, until, until_idle};
 use tokio::time::Instant;
+use wire_pipeline::Options;
 use wire_pipeline::error::{ErrorKind, Outcome, Phase};
 
 const MS: Duration = Duration::from_millis(1);
@@ -102,5 +103,22 @@ async fn a_changed_session_is_reset_before_anything_new_is_sent() {
     first.expect("it is its own affair");
     second.expect("an answer");
     assert_eq!(server.take_seen(), [Seen::Ask(1), Seen::Reset, Seen::Ask(2)]);
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_told_that_it_ran_for_what_is_rolled_back() {
+    let server = Server::new();
+    let pool = pool(&server, Options { max_answer_bytes: 100, ..options(1) }).await;
+    let all = [ask(1).opens(), ask(2).size(1_000), ask(3).ends().size(1_000)];
+    for answer in join_all(all.map(|request| run(&pool, request))).await {
+        let error = answer.expect_err("nobody knows");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::Unknown));
+    }
+    let answers = join_all([ask(4).opens(), ask(5).size(1_000)].map(|request| run(&pool, request))).await;
+    for answer in answers {
+        let error = answer.expect_err("rolled back");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::Failed));
+    }
     until_idle(&pool).await;
 }

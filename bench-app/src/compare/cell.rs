@@ -46,7 +46,8 @@ pub(super) async fn measure(
     truth: &Truth,
 ) -> Result<Measured> {
     let what = || format!("{} {} {}", cell.database, cell.access, cell.route.path());
-    let mut service = Service::start(cell, conditions, database.url()).await.with_context(what)?;
+    let mut service =
+        Service::start(cell.access, conditions.options, database.url()).await.with_context(what)?;
     let mut client = Client::connect(service.addr).await.with_context(what)?;
     truth.check(&mut client, cell.route).await.with_context(what)?;
     drop(client);

@@ -58,7 +58,8 @@ pub(super) struct Settings {
     routes: Vec<String>,
     concurrency: usize,
     connections: usize,
-    threads: usize,
+    /// Runtimes of one thread each; `null` for one runtime over all cores.
+    threads: Option<usize>,
     warmup_seconds: f64,
     duration_seconds: f64,
     rounds: usize,
@@ -76,7 +77,7 @@ impl Settings {
             routes: options.routes.iter().map(Route::path).map(str::to_owned).collect(),
             concurrency: options.concurrency,
             connections: options.connections,
-            threads: options.threads(),
+            threads: options.threads,
             warmup_seconds: options.warmup().as_secs_f64(),
             duration_seconds: options.duration().as_secs_f64(),
             rounds: options.rounds,

@@ -54,15 +54,15 @@ impl Row {
             let requests = round.seen.requests;
             time.filter(|_| requests > 0).map(|time| time.as_secs_f64() * 1e6 / requests as f64)
         };
-        let threads = conditions.options.threads();
-        let share = cell.access.connections_per_thread(conditions.options.connections, threads);
+        let runtimes = conditions.options.runtimes();
+        let share = cell.access.connections_per_runtime(conditions.options.connections, runtimes);
         Some(Self {
             database: cell.database,
             subject: cell.database.driver(),
             access: cell.access,
             route: cell.route.path().to_owned(),
             concurrency: conditions.options.concurrency,
-            connections: share * threads,
+            connections: share * runtimes,
             rtt_ms: 0.0,
             server_cpu_limit: None,
             load_generator: conditions.generator.name(),

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::cell::{Cell, Conditions};
+use crate::cli::{Access, CompareOptions};
 use crate::http::Client;
 use crate::{process, serve};
 
@@ -27,14 +27,17 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) async fn start(cell: &Cell<'_>, conditions: &Conditions<'_>, url: &str) -> Result<Self> {
+    pub(super) async fn start(access: Access, options: &CompareOptions, url: &str) -> Result<Self> {
         let program = std::env::current_exe().context("this program does not know its own file")?;
-        let mut child = Command::new(program)
-            .arg("serve")
+        let mut command = Command::new(program);
+        command.arg("serve");
+        if let Some(threads) = options.threads {
+            command.args(["--threads", &threads.to_string()]);
+        }
+        let mut child = command
             .args(["--url", url])
-            .args(["--access", &cell.access.to_string()])
-            .args(["--connections", &conditions.options.connections.to_string()])
-            .args(["--threads", &conditions.options.threads().to_string()])
+            .args(["--access", &access.to_string()])
+            .args(["--connections", &options.connections.to_string()])
             .args(["--addr", "127.0.0.1:0"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

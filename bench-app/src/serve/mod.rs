@@ -1,5 +1,6 @@
-//! The service: one runtime per core, each with its own listener on the same address (the kernel spreads the
-//! connections) and its own store. Nothing is shared between the threads but the view for `/metrics`.
+//! The service: one runtime over all cores, as most applications have it, or one runtime per core. Of several, each has
+//! its own listener on the same address (the kernel spreads the connections) and its own store; nothing is shared
+//! between them but the view for `/metrics`.
 
 mod metrics;
 mod random;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use axum::serve::ListenerExt as _;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -37,10 +39,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<()> {
 }
 
 impl Access {
-    /// Each thread's share of the connections. A pipelined pool needs at least four to route around slow
+    /// Each runtime's share of the connections. A pipelined pool needs at least four to route around slow
     /// queries.
-    pub(crate) fn connections_per_thread(self, connections: usize, threads: usize) -> usize {
-        let share = connections.div_ceil(threads.max(1));
+    pub(crate) fn connections_per_runtime(self, connections: usize, runtimes: usize) -> usize {
+        let share = connections.div_ceil(runtimes.max(1));
         match self {
             Self::Pipelined => share.max(4),
             Self::Checkout => share.max(1),
@@ -55,8 +57,9 @@ enum Event {
 }
 
 fn serve<S: Store>(options: &ServeOptions) -> Result<()> {
-    let count = options.threads();
-    let connections = options.access.connections_per_thread(options.connections, count);
+    let count = options.runtimes();
+    let flavor = if options.threads.is_some() { Flavor::OneThread } else { Flavor::AllCores };
+    let connections = options.access.connections_per_runtime(options.connections, count);
     let (addr, listeners) = listen(options.addr, count)
         .with_context(|| format!("cannot listen on {}: choose another --addr", options.addr))?;
     let all = Arc::new(Mutex::new(Vec::with_capacity(count)));
@@ -69,7 +72,9 @@ fn serve<S: Store>(options: &ServeOptions) -> Result<()> {
             (options.url.clone(), Arc::clone(&all), stopped.clone(), events.clone());
         let work = move || {
             let ready = events.clone();
-            let done = worker::<S>(listener, &url, connections, &all, stopped, &ready);
+            let done = flavor.runtime().and_then(|runtime| {
+                runtime.block_on(worker::<S>(listener, &url, connections, &all, stopped, &ready))
+            });
             // Nobody listens any more once the service stops.
             let _ = events.send(Event::Ended(done));
         };
@@ -104,8 +109,25 @@ fn serve<S: Store>(options: &ServeOptions) -> Result<()> {
     outcome
 }
 
-/// One thread's service, from connecting to the end.
-fn worker<S: Store>(
+/// What runs a service.
+#[derive(Debug, Clone, Copy)]
+enum Flavor {
+    OneThread,
+    AllCores,
+}
+
+impl Flavor {
+    fn runtime(self) -> Result<Runtime> {
+        let mut builder = match self {
+            Self::OneThread => Builder::new_current_thread(),
+            Self::AllCores => Builder::new_multi_thread(),
+        };
+        Ok(builder.enable_all().build()?)
+    }
+}
+
+/// One runtime's service, from connecting to the end.
+async fn worker<S: Store>(
     listener: TcpListener,
     url: &str,
     connections: usize,
@@ -113,35 +135,33 @@ fn worker<S: Store>(
     mut stopped: watch::Receiver<bool>,
     events: &mpsc::UnboundedSender<Event>,
 ) -> Result<()> {
-    crate::block_on(async {
-        let store = tokio::select! {
-            store = S::connect(url, connections) => store?,
-            _ = stopped.wait_for(|stop| *stop) => return Ok(()),
-        };
-        all.lock().unwrap_or_else(PoisonError::into_inner).push(store.clone());
-        let service = router(App { store: store.clone(), all: Arc::clone(all) });
-        let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(|stream| {
-            // A connection that is gone already shows itself when it is read.
-            let _ = stream.set_nodelay(true);
-        });
-        let _ = events.send(Event::Ready);
+    let store = tokio::select! {
+        store = S::connect(url, connections) => store?,
+        _ = stopped.wait_for(|stop| *stop) => return Ok(()),
+    };
+    all.lock().unwrap_or_else(PoisonError::into_inner).push(store.clone());
+    let service = router(App { store: store.clone(), all: Arc::clone(all) });
+    let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(|stream| {
+        // A connection that is gone already shows itself when it is read.
+        let _ = stream.set_nodelay(true);
+    });
+    let _ = events.send(Event::Ready);
 
-        let mut draining = stopped.clone();
-        let serving = axum::serve(listener, service).with_graceful_shutdown(async move {
-            // An error means that the starter is gone: then it is time to stop, too.
-            let _ = stopped.wait_for(|stop| *stop).await;
-        });
-        let too_long = async {
-            let _ = draining.wait_for(|stop| *stop).await;
-            tokio::time::sleep(DRAIN).await;
-        };
-        tokio::select! {
-            done = serving => done?,
-            () = too_long => {}
-        }
-        store.close().await;
-        Ok(())
-    })
+    let mut draining = stopped.clone();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(async move {
+        // An error means that the starter is gone: then it is time to stop, too.
+        let _ = stopped.wait_for(|stop| *stop).await;
+    });
+    let too_long = async {
+        let _ = draining.wait_for(|stop| *stop).await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        done = serving => done?,
+        () = too_long => {}
+    }
+    store.close().await;
+    Ok(())
 }
 
 /// Listeners that share one address, and the address with the port that it got.
@@ -175,12 +195,12 @@ mod tests {
 
     #[test]
     fn connections_are_shared_out_over_the_threads() {
-        assert_eq!(Access::Pipelined.connections_per_thread(8, 2), 4);
-        assert_eq!(Access::Pipelined.connections_per_thread(8, 16), 4);
-        assert_eq!(Access::Pipelined.connections_per_thread(8, 1), 8);
-        assert_eq!(Access::Checkout.connections_per_thread(8, 2), 4);
-        assert_eq!(Access::Checkout.connections_per_thread(8, 3), 3);
-        assert_eq!(Access::Checkout.connections_per_thread(8, 16), 1);
+        assert_eq!(Access::Pipelined.connections_per_runtime(8, 2), 4);
+        assert_eq!(Access::Pipelined.connections_per_runtime(8, 16), 4);
+        assert_eq!(Access::Pipelined.connections_per_runtime(8, 1), 8);
+        assert_eq!(Access::Checkout.connections_per_runtime(8, 2), 4);
+        assert_eq!(Access::Checkout.connections_per_runtime(8, 3), 3);
+        assert_eq!(Access::Checkout.connections_per_runtime(8, 16), 1);
     }
 
     #[test]

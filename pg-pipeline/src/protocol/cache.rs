@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use super::messages::Description;
-use crate::statement::{Learned, StatementKey};
+use crate::statement::{BuildNothing, Learned, StatementKey};
 
 /// A statement's name on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ impl Prepared {
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: HashMap<u64, Vec<Cached>>,
+    entries: HashMap<u64, Vec<Cached>, BuildNothing>,
     len: usize,
     most: usize,
     clock: u64,
@@ -59,7 +59,7 @@ struct Cached {
 impl Cache {
     /// At most `most` named statements; with 0 every statement is unnamed.
     pub(crate) fn new(most: usize) -> Self {
-        Self { entries: HashMap::new(), len: 0, most, clock: 0, next: 1, to_close: Vec::new() }
+        Self { entries: HashMap::default(), len: 0, most, clock: 0, next: 1, to_close: Vec::new() }
     }
 
     pub(crate) fn get(&mut self, learned: &Arc<Learned>) -> Option<Arc<Prepared>> {

@@ -66,7 +66,7 @@ pub(crate) fn malformed(what: &'static str) -> Fault {
 pub(crate) struct Description {
     pub(crate) fields: Box<[Field]>,
     /// The columns with their types, once these are known.
-    pub(crate) columns: OnceLock<Arc<[crate::row::Column]>>,
+    pub(crate) columns: OnceLock<Arc<[crate::column::Column]>>,
 }
 
 /// One column as the server describes it.
@@ -107,7 +107,7 @@ impl Description {
         let mut columns = Vec::with_capacity(self.fields.len());
         for field in &self.fields {
             match lookup(field.type_oid) {
-                Some(r#type) => columns.push(crate::row::Column::new(field.name.clone(), r#type)),
+                Some(r#type) => columns.push(crate::column::Column::new(field.name.clone(), r#type)),
                 None => return Some(field.type_oid),
             }
         }

@@ -180,7 +180,7 @@ impl PgWire {
                 }
                 return match head {
                     Some(pending) if pending.error.is_none() => {
-                        pending.error = Some(error);
+                        pending.error = Some(Box::new(error));
                         Ok(None)
                     }
                     Some(_) => Err(malformed("a second error before it was ready")),
@@ -254,7 +254,7 @@ impl PgWire {
 
     /// The oldest request's answer is complete.
     fn conclude(&mut self, pending: &mut Pending) -> Result<Answer, Fault> {
-        let error = pending.error.take();
+        let error = pending.error.take().map(|error| *error);
         if pending.is_own() {
             self.touched = false;
             self.prepared_by_name &= error.is_some();

@@ -216,7 +216,7 @@ fn forget_older_half(learned: &mut HashMap<u64, Vec<Arc<Learned>>, BuildNothing>
 }
 
 /// The key is a hash already.
-type BuildNothing = std::hash::BuildHasherDefault<Nothing>;
+pub(crate) type BuildNothing = std::hash::BuildHasherDefault<Nothing>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Nothing(u64);

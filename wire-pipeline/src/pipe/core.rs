@@ -206,13 +206,13 @@ impl<W: Wire> Core<W> {
         self.written += count as u64;
     }
 
-    /// Reads what has arrived. An error means that the connection is to be given up; what was complete before it is
-    /// in `done` all the same.
+    /// Reads what has arrived. An error means that the connection is to be given up; what was complete before it
+    /// counts, and is in `done` all the same.
     pub(crate) fn receive(
         &mut self,
         input: &mut ReadBuffer,
         now: Instant,
-    ) -> Result<Progress, Error<W::Server>> {
+    ) -> (Progress, Result<(), Error<W::Server>>) {
         let first_done = self.done.len();
         let mut progress = Progress::default();
         let result = loop {
@@ -260,7 +260,7 @@ impl<W: Wire> Core<W> {
             }
             self.head_since = now;
         }
-        result.map(|()| progress)
+        (progress, result)
     }
 
     fn finish(&mut self, entry: Entry<W>, reply: Reply<W>) {
@@ -275,8 +275,11 @@ impl<W: Wire> Core<W> {
                     Session::Clean | Session::Touched => Vec::new(),
                 };
                 match reply {
-                    Ok(_) => withheld.push(entry),
-                    Err(error) => self.done.push((entry, Err(error))),
+                    Err(error) if error.outcome() != Outcome::Completed => {
+                        self.done.push((entry, Err(error)));
+                    }
+                    // It ran, and may yet be undone.
+                    Ok(_) | Err(_) => withheld.push(entry),
                 }
                 self.session = Session::Open(withheld);
             }
@@ -288,8 +291,11 @@ impl<W: Wire> Core<W> {
                     self.done.extend(
                         withheld.into_iter().map(|entry| (entry, Err(faults::transaction_unknown()))),
                     );
-                    let reply = reply.and_then(|_| Err(faults::transaction_unknown()));
-                    self.done.push((entry, reply));
+                    let reply = match reply {
+                        Err(error) if error.outcome() != Outcome::Completed => error,
+                        Ok(_) | Err(_) => faults::transaction_unknown(),
+                    };
+                    self.done.push((entry, Err(reply)));
                     return;
                 }
                 if condition == Condition::Touched {

@@ -113,6 +113,12 @@ impl Load {
         self.micros.fetch_add(u64::from(entry.micros), Ordering::Relaxed);
     }
 
+    /// No entry is left, whatever became of them; nobody may add one meanwhile.
+    pub(crate) fn clear(&self) {
+        self.entries.store(0, Ordering::SeqCst);
+        self.micros.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn sub<W: Wire>(&self, entry: &Entry<W>) {
         self.entries.fetch_sub(1, Ordering::SeqCst);
         self.micros.fetch_sub(u64::from(entry.micros), Ordering::Relaxed);

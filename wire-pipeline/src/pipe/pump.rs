@@ -4,7 +4,8 @@
 //! a deadlock. Knows sockets as `AsyncRead + AsyncWrite`, and nothing of how they were made.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
@@ -73,6 +74,8 @@ pub(crate) struct Pump<'a, D: Driver> {
     ready: bool,
     /// It has answered somebody.
     served: bool,
+    /// It has let others go first since it read.
+    rested: bool,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
@@ -95,11 +98,17 @@ impl<'a, D: Driver> Pump<'a, D> {
             fresh: true,
             ready: false,
             served: false,
+            rested: false,
         }
     }
 
-    /// Works until the end. Cancel safe: all state is in the pump, and the next call goes on.
+    /// Works until the end. Cancel safe: all state is in the pump, and the next call goes on. A panic below costs the
+    /// connection and nothing else.
     pub(crate) async fn run(&mut self) -> End<D> {
+        unpanicked(self.work()).await.unwrap_or_else(|| End::Lost(faults::panicked()))
+    }
+
+    async fn work(&mut self) -> End<D> {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         if !matches!(end, End::Lost(_)) {
             self.core.wire.goodbye(&mut self.core.out);
@@ -154,6 +163,10 @@ impl<'a, D: Driver> Pump<'a, D> {
                 Ok(progress) => progress,
                 Err(error) => return Poll::Ready(End::Lost(error)),
             };
+            if self.lets_others_go_first(progress) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match self.advance(now) {
                 Ok(Step::Moved) => progress = true,
                 Ok(Step::Still) => {}
@@ -161,7 +174,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             }
             match self.write(cx) {
                 Ok(wrote) => progress |= wrote,
-                Err(error) => return Poll::Ready(End::Lost(error)),
+                Err(error) => return Poll::Ready(End::Lost(self.hear_out(cx, now).unwrap_or(error))),
             }
             if !progress {
                 ready!(self.poll_tick(cx));
@@ -170,6 +183,14 @@ impl<'a, D: Driver> Pump<'a, D> {
                 }
             }
         }
+    }
+
+    /// Whoever was just answered, and whatever else is ready to run, goes first once: what they ask leaves with the
+    /// batch that is about to go. When nothing else is ready the pump goes on at once.
+    fn lets_others_go_first(&mut self, was_answered: bool) -> bool {
+        let rests = was_answered && !self.rested && self.stage == Stage::Shared && self.core.is_hungry();
+        self.rested = rests;
+        rests
     }
 
     /// Reads what there is, as long as it comes.
@@ -197,16 +218,28 @@ impl<'a, D: Driver> Pump<'a, D> {
         Ok(progress)
     }
 
+    /// Nothing can be written any more: what the server had said by then still counts, finished answers as well as why
+    /// it left.
+    fn hear_out(&mut self, cx: &mut Context<'_>, now: Instant) -> Option<Fault<D>> {
+        loop {
+            let received = self.read(cx, now);
+            self.deliver();
+            match received {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(error),
+            }
+        }
+    }
+
     fn understand(&mut self, now: Instant) -> Result<(), Fault<D>> {
-        let received = self.core.receive(&mut self.input, now);
-        if let Ok(progress) = &received
-            && progress.flights > 0
-        {
+        let (progress, received) = self.core.receive(&mut self.input, now);
+        if progress.flights > 0 {
             self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
             self.pipe.load.overdue.store(false, Ordering::Relaxed);
             self.served = true;
         }
-        received.map(|_| ())
+        received
     }
 
     /// Hands finished entries their answers, outside of every lock.
@@ -466,9 +499,20 @@ impl<'a, D: Driver> Pump<'a, D> {
         {
             return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
         }
-        if self.stage == Stage::Shared && self.core.head_age(now) > OVERDUE + self.core.round_trip() {
-            self.pipe.load.overdue.store(true, Ordering::Relaxed);
-            self.give_back();
+        if self.core.head_age(now) > OVERDUE + self.core.round_trip() {
+            match self.stage {
+                Stage::Shared => {
+                    self.pipe.load.overdue.store(true, Ordering::Relaxed);
+                    self.give_back();
+                }
+                // Those who wait for a lease need not wait for a slow request.
+                Stage::Draining if self.shared.is_other_quick(self.pipe) => {
+                    self.pipe.load.overdue.store(true, Ordering::Relaxed);
+                    self.shared.desk.not_drained(self.pipe);
+                    self.share();
+                }
+                Stage::Draining | Stage::Settling { .. } | Stage::Leased(_) => {}
+            }
         }
         Ok(())
     }
@@ -502,6 +546,16 @@ impl<'a, D: Driver> Pump<'a, D> {
         }
         Pin::new(&mut self.io).poll_shutdown(cx).map(|_| ())
     }
+}
+
+/// The future's output, or `None` if it panics; then it is not polled again.
+pub(crate) async fn unpanicked<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Some),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Whether a step changed anything.

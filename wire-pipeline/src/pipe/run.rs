@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::faults;
 use crate::jitter::{Backoff, Jitter};
-use crate::pipe::pump::{End, Pump};
+use crate::pipe::pump::{End, Pump, unpanicked};
 use crate::pipe::{Lane, PipeId};
 use crate::pool::Shared;
 use crate::wire::{Connected, Driver, Fault};
@@ -120,8 +120,9 @@ async fn live<D: Driver>(
 async fn connect<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Connected<D>, Fault<D>> {
     let _turn = shared.handshakes.acquire().await.map_err(|_| faults::closed())?;
     let limit = shared.options.connect_timeout;
-    match timeout(limit, shared.driver.connect(&shared.budget)).await {
-        Ok(result) => result,
+    // What provides passwords and the like is the user's, and may panic.
+    match timeout(limit, unpanicked(shared.driver.connect(&shared.budget))).await {
+        Ok(result) => result.unwrap_or_else(|| Err(faults::panicked())),
         Err(_) => Err(faults::connect_timeout(limit)),
     }
 }

@@ -26,14 +26,22 @@ struct State<D: Driver> {
     /// Since when each lease is held.
     held: Vec<(LeaseId, Instant)>,
     draining: bool,
+    /// A pipe became free, or a waiter came, while `draining` was set.
+    missed: bool,
     next: u64,
     closed: bool,
 }
 
 impl<D: Driver> Desk<D> {
     pub(crate) fn new(most: usize) -> Self {
-        let state =
-            State { waiters: VecDeque::new(), held: Vec::new(), draining: false, next: 1, closed: false };
+        let state = State {
+            waiters: VecDeque::new(),
+            held: Vec::new(),
+            draining: false,
+            missed: false,
+            next: 1,
+            closed: false,
+        };
         Self { state: Mutex::new(state), most }
     }
 
@@ -63,7 +71,12 @@ impl<D: Driver> Desk<D> {
                 let state = self.state();
                 let oldest =
                     state.held.iter().map(|(_, since)| since.elapsed()).max().unwrap_or(Duration::ZERO);
-                Err(faults::lease_timeout(limit, state.held.len(), self.most, oldest))
+                let held = state.held.len();
+                drop(state);
+                if held < self.most {
+                    return Err(shared.with_cause(faults::nothing_to_lease(limit, held, self.most)));
+                }
+                Err(faults::lease_timeout(limit, held, self.most, oldest))
             }
         }
     }
@@ -91,21 +104,27 @@ impl<D: Driver> Desk<D> {
 
     /// Starts to drain a pipe if somebody waits and one may be taken.
     pub(crate) fn turn(&self, shared: &Arc<Shared<D>>) {
-        let gone = {
-            let mut state = self.state();
-            let gone = state.forget_gone();
-            let wanted = !state.waiters.is_empty() && !state.draining && state.held.len() < self.most;
-            state.draining |= wanted;
-            if !wanted {
-                drop(state);
-                return drop(gone);
+        loop {
+            let (gone, wanted) = {
+                let mut state = self.state();
+                let wanted = state.may_lease(self.most) && !state.draining;
+                state.missed |= state.draining;
+                if wanted {
+                    state.draining = true;
+                    state.missed = false;
+                }
+                (state.forget_gone(), wanted)
+            };
+            drop(gone);
+            if !wanted || ask_to_drain(shared) {
+                return;
             }
-            gone
-        };
-        drop(gone);
-        if !ask_to_drain(shared) {
-            // As soon as another pipe is shared, its pump asks again.
-            self.state().draining = false;
+            // As soon as another pipe is shared, its pump asks again. If that was while this one looked, it was not heard.
+            let mut state = self.state();
+            state.draining = false;
+            if !std::mem::take(&mut state.missed) {
+                return;
+            }
         }
     }
 
@@ -139,13 +158,18 @@ impl<D: Driver> Desk<D> {
         self.state().held.retain(|(held, _)| *held != id);
     }
 
-    /// A pipe is free and its session is right: the lease of the first who still waits, if anybody does.
+    /// A pipe is free and its session is right: the lease of the first who still waits, if anybody does. The last one
+    /// that everybody could use stays with everybody.
     pub(crate) fn hand_over(&self, shared: &Arc<Shared<D>>, pipe: &Pipe<D::Wire>) -> Option<LeaseId> {
+        if !shared.exclusive && !shared.is_open_without(pipe) {
+            return None;
+        }
         let (waiter, id, gone) = {
             let mut state = self.state();
             let gone = state.forget_gone();
             let id = LeaseId(state.next);
-            let waiter = state.waiters.pop_front();
+            // Another one may have been handed over since this pipe was asked to drain.
+            let waiter = if state.held.len() < self.most { state.waiters.pop_front() } else { None };
             if waiter.is_some() {
                 state.next += 1;
                 state.held.push((id, Instant::now()));
@@ -169,6 +193,11 @@ impl<D: Driver> Desk<D> {
 }
 
 impl<D: Driver> State<D> {
+    /// Somebody waits, and not all leases are held.
+    fn may_lease(&self, most: usize) -> bool {
+        self.held.len() < most && self.waiters.iter().any(|waiter| !waiter.is_closed())
+    }
+
     /// Takes out waiters that have gone, to be dropped outside of the lock.
     fn forget_gone(&mut self) -> Vec<oneshot::Sender<Lease<D>>> {
         if !self.waiters.iter().any(oneshot::Sender::is_closed) {
@@ -184,13 +213,19 @@ impl<D: Driver> State<D> {
 
 /// Asks the least busy shared pipe to drain, unless it is the last one.
 fn ask_to_drain<D: Driver>(shared: &Arc<Shared<D>>) -> bool {
-    let Some(pipe) = shared.least_busy_of_several() else { return false };
-    let mut asked = false;
-    pipe.signal(|queue| {
-        if queue.lane == Lane::Shared {
-            queue.drain = true;
-            asked = true;
+    // A pipe may be lost between the look and the asking; then the next best one is asked.
+    for _ in 0..shared.options.connections {
+        let Some(pipe) = shared.least_busy_of_several() else { return false };
+        let mut asked = false;
+        pipe.signal(|queue| {
+            if queue.lane == Lane::Shared {
+                queue.drain = true;
+                asked = true;
+            }
+        });
+        if asked {
+            return true;
         }
-    });
-    asked
+    }
+    false
 }

@@ -263,7 +263,11 @@ impl<D: Driver> Shared<D> {
 
     /// A queue timeout that says why no pipe helped.
     fn queue_timeout(&self, waiting: &'static str) -> Fault<D> {
-        let error = faults::queue_timeout(waiting);
+        self.with_cause(faults::queue_timeout(waiting))
+    }
+
+    /// The error, with the reason for which connections are missing if they are.
+    pub(crate) fn with_cause(&self, error: Fault<D>) -> Fault<D> {
         match &self.health.borrow().failure {
             Some(failure) => error.with_source(failure.clone()),
             None => error,
@@ -340,8 +344,9 @@ impl<D: Driver> Shared<D> {
             queue.pump_idle = false;
             (std::mem::take(&mut queue.entries), queue.opening.take())
         };
+        // All that was here is answered or goes away, also what a panic has dropped.
+        pipe.load.clear();
         for entry in movable.into_iter().chain(queued) {
-            pipe.load.sub(&entry);
             match lease_lost {
                 Some(error) => entry.fail(error.clone().with_outcome(Outcome::NotSent)),
                 None => self.place(entry),

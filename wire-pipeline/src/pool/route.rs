@@ -94,6 +94,20 @@ impl<D: Driver> Shared<D> {
         }
     }
 
+    /// Whether everybody can use a pipe besides this one.
+    pub(crate) fn is_open_without(&self, pipe: &Pipe<D::Wire>) -> bool {
+        self.pipes.iter().any(|other| !std::ptr::eq(other, pipe) && other.load.open.load(Ordering::SeqCst))
+    }
+
+    /// Whether a pipe that is not stuck could be drained instead of this one, which is.
+    pub(crate) fn is_other_quick(&self, slow: &Pipe<D::Wire>) -> bool {
+        self.pipes.iter().any(|other| {
+            !std::ptr::eq(other, slow)
+                && other.load.open.load(Ordering::SeqCst)
+                && !other.load.overdue.load(Ordering::Relaxed)
+        })
+    }
+
     fn best(&self, slow: Option<&Pipe<D::Wire>>) -> Option<&Pipe<D::Wire>> {
         let count = self.pipes.len();
         let start = self.rotation.fetch_add(1, Ordering::Relaxed);

@@ -15,14 +15,15 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BufMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wire_pipeline::answer::{Budget, Chunks, Collector};
@@ -63,6 +64,7 @@ const OPEN: u8 = 2;
 const TOUCH: u8 = 4;
 const END: u8 = 8;
 const DIE: u8 = 16;
+const PANIC: u8 = 32;
 
 const ASK: u8 = 1;
 const BEGIN: u8 = 2;
@@ -83,6 +85,7 @@ pub struct Ask {
     padding: usize,
     cold: Option<u32>,
     refused: bool,
+    panics: bool,
     opening: Option<u32>,
 }
 
@@ -97,7 +100,18 @@ pub fn begin(id: u32) -> Ask {
 }
 
 fn own(kind: u8, id: u32) -> Ask {
-    Ask { kind, id, size: 0, delay: 0, flags: 0, padding: 0, cold: None, refused: false, opening: None }
+    Ask {
+        kind,
+        id,
+        size: 0,
+        delay: 0,
+        flags: 0,
+        padding: 0,
+        cold: None,
+        refused: false,
+        panics: false,
+        opening: None,
+    }
 }
 
 impl Ask {
@@ -151,6 +165,16 @@ impl Ask {
         Self { refused: true, ..self }
     }
 
+    /// The protocol panics when it is to write it.
+    pub fn panics_when_written(self) -> Self {
+        Self { panics: true, ..self }
+    }
+
+    /// The protocol panics when it is to read the answer.
+    pub fn panics_when_answered(self) -> Self {
+        Self { flags: self.flags | PANIC, ..self }
+    }
+
     fn write(&self, kind: u8, id: u32, out: &mut Out) {
         let padding = if kind == self.kind { self.padding } else { 0 };
         let tail = out.tail();
@@ -193,6 +217,7 @@ pub struct Reply {
 
 #[derive(Debug)]
 pub struct ToyWire {
+    server: Arc<Server>,
     budget: Arc<Budget>,
     /// Keys that were prepared, or are being prepared.
     known: HashMap<u32, bool>,
@@ -214,6 +239,7 @@ impl Wire for ToyWire {
     type Server = Complaint;
 
     fn frame(&mut self, request: &mut Ask, out: &mut Out) -> Framed<Self> {
+        assert!(!request.panics, "told to panic");
         if request.refused {
             return Framed::Refused(Error::new(ErrorKind::Encode, Outcome::NotSent, "unwritable"));
         }
@@ -251,9 +277,13 @@ impl Wire for ToyWire {
             self.last_words = Some(Arc::new(Complaint("last words")));
             return Err(Error::new(ErrorKind::Io, Outcome::Unknown, "the server ended the connection"));
         }
-        let head = head.expect("an answer that nobody asked for");
-        assert_eq!((kind, id), (head.kind, head.id), "answers are out of order");
+        // A panic costs the connection; that there was one must not be lost on the test.
+        if head.is_none_or(|head| (kind, id) != (head.kind, head.id)) {
+            self.server.mixed_up.store(true, Ordering::SeqCst);
+            panic!("answers are out of order");
+        }
         let status = body[5];
+        assert!(status & PANIC == 0, "told to panic");
         let mut collector = Collector::new(&self.budget);
         collector.push(&body[6..]);
         collector.end_message();
@@ -335,6 +365,9 @@ pub struct Server {
     pub deaf: watch::Sender<bool>,
     /// Which connection is to be cut, and whether with last words.
     cut: watch::Sender<Option<(usize, bool)>>,
+    /// The next write of any client fails, and these bytes have arrived by then.
+    breaks: Mutex<Option<Vec<u8>>>,
+    mixed_up: AtomicBool,
     pub connections: AtomicUsize,
     handshakes: AtomicUsize,
     pub most_handshakes: AtomicUsize,
@@ -352,6 +385,8 @@ impl Server {
             door: watch::Sender::new(Door::Open),
             deaf: watch::Sender::new(false),
             cut: watch::Sender::new(None),
+            breaks: Mutex::default(),
+            mixed_up: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
             most_handshakes: AtomicUsize::new(0),
@@ -371,6 +406,14 @@ impl Server {
     /// Cuts a connection and says so.
     pub fn cut_with_words(&self, connection: usize) {
         self.cut.send_replace(Some((connection, true)));
+    }
+
+    /// The next write fails, while the answer of `id` and last words have arrived that nobody has read.
+    pub fn break_next_write(&self, id: u32) {
+        let mut bytes = vec![6, 0, 0, 0, ASK];
+        bytes.put_u32_le(id);
+        bytes.put_slice(&[0, 6, 0, 0, 0, LAST_WORDS, 0, 0, 0, 0, 0]);
+        *self.breaks.lock().expect("unpoisoned") = Some(bytes);
     }
 
     /// What it was asked since this was called last.
@@ -453,7 +496,7 @@ impl Server {
             answer.put_u32_le((6 + payload) as u32);
             answer.put_u8(kind);
             answer.put_u32_le(id);
-            answer.put_u8(state | (flags & FAIL));
+            answer.put_u8(state | (flags & (FAIL | PANIC)));
             answer.put_bytes(7, payload);
             if io.write_all(&answer).await.is_err() {
                 return;
@@ -468,7 +511,7 @@ pub struct Toy(pub Arc<Server>);
 
 impl Driver for Toy {
     type Wire = ToyWire;
-    type Io = DuplexStream;
+    type Io = Line;
 
     async fn connect(&self, budget: &Arc<Budget>) -> Result<Connected<Self>, Fault> {
         let server = &self.0;
@@ -486,7 +529,9 @@ impl Driver for Toy {
             Door::Refuses => return Err(Error::new(ErrorKind::Connect, Outcome::NotSent, "refused")),
             Door::Hangs => std::future::pending().await,
         }
+        let io = Line { io, late: Vec::new(), broken: false, server: Arc::clone(server) };
         let wire = ToyWire {
+            server: Arc::clone(server),
             budget: Arc::clone(budget),
             known: HashMap::new(),
             in_transaction: false,
@@ -494,6 +539,54 @@ impl Driver for Toy {
             last_words: None,
         };
         Ok(Connected { io, wire, input: ReadBuffer::new() })
+    }
+}
+
+/// The client's end of a connection.
+#[derive(Debug)]
+pub struct Line {
+    io: DuplexStream,
+    /// Arrived, and not read yet, when a write failed.
+    late: Vec<u8>,
+    broken: bool,
+    server: Arc<Server>,
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.broken {
+            let count = self.late.len().min(buffer.remaining());
+            buffer.put_slice(&self.late[..count]);
+            self.late.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.io).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let late = self.server.breaks.lock().expect("unpoisoned").take();
+        if let Some(late) = late {
+            self.late = late;
+            self.broken = true;
+        }
+        if self.broken {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 
@@ -569,6 +662,7 @@ pub async fn until_idle(pool: &ToyPool) {
         stats.in_flight() == 0 && stats.waiting == 0 && stats.answer_bytes == 0
     })
     .await;
+    assert!(!pool.driver().0.mixed_up.load(Ordering::SeqCst), "answers were out of order");
     // Every place of the gate can be taken at once, and is free again.
     let options = pool.options();
     let most = options.max_in_flight * options.connections;

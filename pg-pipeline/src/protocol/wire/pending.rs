@@ -24,7 +24,8 @@ pub(crate) struct Pending {
     pub(super) bound: bool,
     /// Something of the request was executed.
     pub(super) executed: bool,
-    pub(super) error: Option<DatabaseError>,
+    /// Boxed: it is large, and rare.
+    pub(super) error: Option<Box<DatabaseError>>,
     /// Evicted statements whose Close went out with this request and is not confirmed, oldest first.
     pub(super) closes: SmallVec<[StatementId; 1]>,
     /// The parameter types, of [`Kind::Learn`].

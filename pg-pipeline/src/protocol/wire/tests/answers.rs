@@ -137,6 +137,42 @@ fn errors_of_scripts_and_of_learning() {
 }
 
 #[test]
+fn a_statement_that_is_asked_for_as_the_first_of_a_transaction_fails_at_every_stage_of_both() {
+    let refused = "Database/Failed: the database reported an error: ERROR 42601: as it is";
+    let failed = refused.to_owned() + ", in transaction";
+    let begin = [PARSED, TAKES_NOTHING, NO_DATA, BOUND, &complete("BEGIN")].concat();
+    for (before, status, heard) in [
+        (&[][..], READY, refused),
+        (PARSED, READY, refused),
+        (&[PARSED, TAKES_NOTHING, NO_DATA].concat(), READY, refused),
+        (&[PARSED, TAKES_NOTHING, NO_DATA, BOUND].concat(), READY, refused),
+        (&begin, READY_IN_FAILED_TRANSACTION, &failed),
+        (&[&begin, PARSED].concat(), READY_IN_FAILED_TRANSACTION, &failed),
+        (&[&begin, PARSED, TAKES_INT4].concat(), READY_IN_FAILED_TRANSACTION, &failed),
+    ] {
+        let unknown = Learned::new(StatementKey::of("x"));
+        Dialogue::new()
+            .asks(move || vec![opened(Request::learn(Arc::clone(&unknown)))])
+            .says(&[before, &error("42601"), status])
+            .hears([heard])
+            .check();
+    }
+}
+
+#[test]
+fn a_script_that_ends_the_transaction_it_runs_in_is_told_so() {
+    let script = || vec![Request::script("x", true)];
+    let ended = "SessionState/Completed: the script ended the transaction behind its handle's back; use commit() or \
+                 rollback(), or pool.session() for transactions of your own";
+    let with_error = format!("{ended}: ERROR 22012: as it is");
+    let done = complete("UPDATE 1");
+    let dialogue = || Dialogue::new().asks(script);
+    dialogue().says(&[&done, READY_IN_TRANSACTION]).hears(["script, in transaction"]).check();
+    dialogue().says(&[&done, &complete("COMMIT"), READY]).hears([ended]).check();
+    dialogue().says(&[&complete("ROLLBACK"), &error("22012"), READY]).hears([&*with_error]).check();
+}
+
+#[test]
 fn a_batchs_error_names_the_item_and_skips_the_rest() {
     let (a, b) = (learned("a", &[]), learned("b", &[]));
     let batch = {

@@ -186,6 +186,34 @@ fn what_opens_a_transaction_shares_the_first_statements_sync_and_its_result_stay
 }
 
 #[test]
+fn what_opens_a_transaction_goes_before_a_statement_that_is_asked_for_and_shares_its_sync() {
+    let unknown = Learned::new(StatementKey::of("SELECT $1"));
+    let then = Arc::clone(&unknown);
+    Dialogue::new()
+        .asks(move || vec![opened(Request::learn(Arc::clone(&unknown)))])
+        .sends(&[
+            b"P\0\0\0\x10pp1\0BEGIN\0\0\0D\0\0\0\x09Spp1\0",
+            b"B\0\0\0\x13\0pp1\0\0\x01\0\x01\0\0\0\x01\0\x01",
+            EXECUTE,
+            b"P\0\0\0\x14pp2\0SELECT $1\0\0\0D\0\0\0\x09Spp2\0",
+            SYNC,
+        ])
+        .says(&[
+            &[PARSED, TAKES_NOTHING, NO_DATA, BOUND, &complete("BEGIN")].concat(),
+            &[PARSED, TAKES_INT4, GIVES_ID, READY_IN_TRANSACTION].concat(),
+        ])
+        .hears(["learnt [23], in transaction"])
+        .asks(move || {
+            then.learn([Type::INT4].into());
+            vec![query(&then, &(7,))]
+        })
+        .sends(&[b"B\0\0\0\x1b\0pp2\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\0\x07\0\x01\0\x01", EXECUTE, SYNC])
+        .says(&[BOUND, ROW_7, &complete("SELECT 1"), READY_IN_TRANSACTION])
+        .hears(["ran 1: id=Some(7), in transaction"])
+        .check();
+}
+
+#[test]
 fn a_script_is_one_simple_query_and_an_opening_stands_before_it() {
     Dialogue::new()
         .asks(|| vec![Request::script("SELECT 1; SELECT 2", false), opened(Request::script("a", false))])

@@ -1,0 +1,26 @@
+//! Columns of a result: what a statement's rows are made of.
+
+use postgres_types::Type;
+
+/// A column of a result.
+#[derive(Debug, Clone)]
+pub struct Column {
+    name: Box<str>,
+    r#type: Type,
+}
+
+impl Column {
+    pub(crate) fn new(name: Box<str>, r#type: Type) -> Self {
+        Self { name, r#type }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its type.
+    pub fn type_(&self) -> &Type {
+        &self.r#type
+    }
+}

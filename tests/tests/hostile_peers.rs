@@ -1,0 +1,584 @@
+//! Servers that are not what they should be: the error is clear and comes at once, memory stays bounded, nobody gets
+//! another one's answer, and the pool keeps trying.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use integration_tests::eventually;
+use integration_tests::peer::{
+    Asked, Peer, READY, Talk, answer, gives, greeting, message, refusal, row, takes,
+};
+use pg_pipeline::{CallOptions, Connection, Error, ErrorKind, Outcome, Phase, Pool, Row};
+
+/// A pool of one pipe on `peer`.
+fn pool_of_one(peer: &Peer) -> Pool {
+    let builder = Pool::builder(peer.config()).connections(1);
+    builder.query_timeout(Duration::from_secs(8)).connect_lazy().expect("options that can be used")
+}
+
+async fn seven(pool: &Pool) -> Result<i32, Error> {
+    pool.query_one::<(i32,)>("SELECT 7", ()).await.map(|(n,)| n)
+}
+
+/// Whatever happened before: the pool heals.
+async fn heals(pool: &Pool) {
+    eventually("the pool heals", || async { matches!(seven(pool).await, Ok(7)) }).await;
+    pool.close().await;
+}
+
+/// A server whose first connection goes like this, and which serves on all others.
+async fn odd_once<F, Fut>(odd: F) -> Peer
+where
+    F: Fn(Talk) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = io::Result<()>> + Send + 'static,
+{
+    Peer::start(move |mut talk, number| {
+        let odd = odd.clone();
+        async move {
+            if number == 0 {
+                return odd(talk).await;
+            }
+            talk.greet().await?;
+            talk.serve().await
+        }
+    })
+    .await
+}
+
+/// A server that serves until something is to be run, and says this instead; then whatever `after` does.
+async fn answers_with(said: Vec<u8>) -> Peer {
+    odd_once(move |mut talk| {
+        let said = said.clone();
+        async move {
+            talk.greet().await?;
+            hear_run(&mut talk).await?;
+            talk.say(&said).await?;
+            talk.ignore().await
+        }
+    })
+    .await
+}
+
+/// Serves until something is to be run.
+async fn hear_run(talk: &mut Talk) -> io::Result<Asked> {
+    loop {
+        let asked = talk.hear().await?;
+        if asked.runs {
+            return Ok(asked);
+        }
+        talk.say(&answer(&asked)).await?;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_closes_at_once_is_tried_again() {
+    let peer = Peer::start(|mut talk, number| async move {
+        if number < 3 {
+            return Ok(());
+        }
+        talk.greet().await?;
+        talk.serve().await
+    })
+    .await;
+    let error = Connection::connect(peer.config()).await.expect_err("closed");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Connect, Outcome::NotSent));
+    assert!(error.to_string().contains("during the handshake"), "{error}");
+    // Nothing was sent: the statement waits until a connection stands.
+    let pool = pool_of_one(&peer);
+    assert_eq!(seven(&pool).await.expect("the fourth connection"), 7);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_closes_behind_its_greeting_is_tried_again() {
+    let peer = Peer::start(|mut talk, number| async move {
+        talk.greet().await?;
+        if number < 3 { Ok(()) } else { talk.serve().await }
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    heals(&pool).await;
+    assert!(peer.accepted() >= 4);
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_at_any_byte_is_an_unknown_outcome_and_a_whole_one_is_not() {
+    let whole =
+        [message(b'2', b""), row(&[Some(&[0, 0, 0, 7])]), message(b'C', b"SELECT 1\0"), READY.to_vec()]
+            .concat();
+    let attempts: Vec<_> = (0..=whole.len())
+        .map(|end| {
+            let whole = whole.clone();
+            tokio::spawn(async move {
+                let said = whole[..end].to_vec();
+                let peer = odd_once(move |mut talk| {
+                    let said = said.clone();
+                    async move {
+                        talk.greet().await?;
+                        hear_run(&mut talk).await?;
+                        talk.say(&said).await
+                    }
+                })
+                .await;
+                let pool = pool_of_one(&peer);
+                match seven(&pool).await {
+                    Ok(n) => assert_eq!((n, end), (7, whole.len())),
+                    Err(error) => {
+                        assert!(end < whole.len(), "{error}");
+                        assert_eq!(
+                            (error.kind(), error.outcome()),
+                            (ErrorKind::Io, Outcome::Unknown),
+                            "{end}"
+                        );
+                    }
+                }
+                heals(&pool).await;
+            })
+        })
+        .collect();
+    for attempt in attempts {
+        attempt.await.expect("as expected");
+    }
+}
+
+#[tokio::test]
+async fn a_greeting_that_ends_at_any_byte_is_tried_again() {
+    let greeting = greeting();
+    let attempts: Vec<_> = (0..greeting.len())
+        .map(|end| {
+            let said = greeting[..end].to_vec();
+            tokio::spawn(async move {
+                let peer = odd_once(move |mut talk| {
+                    let said = said.clone();
+                    async move {
+                        talk.hear_startup().await?;
+                        talk.say(&said).await
+                    }
+                })
+                .await;
+                let error = Connection::connect(peer.config()).await.expect_err("closed");
+                assert_eq!((error.kind(), error.outcome()), (ErrorKind::Connect, Outcome::NotSent), "{end}");
+                heals(&pool_of_one(&peer)).await;
+            })
+        })
+        .collect();
+    for attempt in attempts {
+        attempt.await.expect("as expected");
+    }
+}
+
+#[tokio::test]
+async fn garbage_for_an_answer_costs_the_connection_at_once() {
+    let bound = message(b'2', b"");
+    for said in [
+        b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
+        b"\x15\x03\x03\0\x02\x02\x46".to_vec(),
+        vec![0; 64],
+        vec![0xff; 64],
+        // Announced, and never sent: judged by the header alone.
+        b"E\x7f\xff\xff\xff".to_vec(),
+        b"T\x7f\xff\xff\xff".to_vec(),
+        b"2\x7f\xff\xff\xff".to_vec(),
+        [&bound[..], b"C\x7f\xff\xff\xff"].concat(),
+        // Out of place.
+        [&bound[..], &bound].concat(),
+        [&bound[..], READY].concat(),
+        READY.to_vec(),
+        gives(&[23]),
+        message(b'G', &[0; 3]),
+        message(b'H', &[0; 3]),
+    ] {
+        let peer = answers_with(said.clone()).await;
+        let pool = pool_of_one(&peer);
+        let began = Instant::now();
+        let error = seven(&pool).await.expect_err("garbage");
+        let what = format!("{}: {error}", said.escape_ascii());
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Protocol, Outcome::Unknown), "{what}");
+        assert!(began.elapsed() < Duration::from_secs(3), "at once, and not when time was up: {what}");
+        heals(&pool).await;
+        assert!(peer.accepted() > 1, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_of_another_protocol_is_named_at_once() {
+    let handshake =
+        |first: u8| [&[first, 0, 0, 0, 10][..], b"8.4.6\0\x08\0\0\0abcdefgh\0\xff\xf7\xff\x02"].concat();
+    let mut all = vec![
+        b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        b"\x15\x03\x03\0\x02\x02\x46".to_vec(),
+        b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(),
+        b"220 mail ESMTP\r\n".to_vec(),
+        b"-ERR unknown command\r\n".to_vec(),
+        vec![0; 64],
+        vec![0xff; 64],
+    ];
+    // MySQL's greeting begins with its length, which may look like the type of a message.
+    all.extend([b'J', b'R', b'N', b'E', b'S', b'K', b'Z', b'v', b'D'].map(handshake));
+    for said in all {
+        let what = said.escape_ascii().to_string();
+        let peer = Peer::start(move |mut talk, _| {
+            let said = said.clone();
+            async move {
+                talk.say(&said).await?;
+                talk.ignore().await
+            }
+        })
+        .await;
+        let began = Instant::now();
+        let error = Pool::builder(peer.config()).connections(1).connect().await.expect_err("no PostgreSQL");
+        let kinds = [ErrorKind::Protocol, ErrorKind::Connect, ErrorKind::Auth];
+        assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
+        assert_eq!(error.outcome(), Outcome::NotSent, "{what}");
+        assert!(began.elapsed() < Duration::from_secs(3), "{what}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_for_a_greeting_is_told_and_tried_again() {
+    for (code, kind) in
+        [("53300", ErrorKind::Connect), ("57P03", ErrorKind::Connect), ("28P01", ErrorKind::Auth)]
+    {
+        let peer = Peer::start(move |mut talk, number| async move {
+            talk.hear_startup().await?;
+            if number < 3 {
+                return talk.say(&refusal("FATAL", code)).await;
+            }
+            talk.say(&greeting()).await?;
+            talk.serve().await
+        })
+        .await;
+        let error = Pool::builder(peer.config()).connections(1).connect().await.expect_err("refused");
+        assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotSent));
+        assert_eq!(error.sqlstate(), Some(code));
+        let pool = pool_of_one(&peer);
+        assert_eq!(seven(&pool).await.expect("it waits until the server is ready"), 7);
+        pool.close().await;
+    }
+}
+
+#[tokio::test]
+async fn time_that_runs_out_before_there_is_a_connection_names_the_cause() {
+    let peer = Peer::start(|mut talk, _| async move {
+        talk.hear_startup().await?;
+        talk.say(&refusal("FATAL", "53300")).await
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    eventually("it was tried several times", || async { peer.accepted() >= 3 }).await;
+    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(100)));
+    let error = view.execute("SELECT 7", ()).await.expect_err("no connection");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Queue)));
+    assert_eq!(error.outcome(), Outcome::NotSent);
+    assert!(error.to_string().contains("53300"), "{error}");
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn authentication_that_is_not_offered_is_named() {
+    // Kerberos V5, SCM credentials, GSSAPI, SSPI, and one that nobody knows.
+    for code in [2_u32, 6, 7, 9, 99] {
+        let peer = Peer::start(move |mut talk, _| async move {
+            talk.hear_startup().await?;
+            talk.say(&message(b'R', &code.to_be_bytes())).await?;
+            talk.ignore().await
+        })
+        .await;
+        let error = Connection::connect(peer.config().password("x")).await.expect_err("not offered");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent), "{code}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_greets_runs_into_connect_timeout() {
+    let peer = Peer::start(|mut talk, _| async move { talk.freeze().await }).await;
+    let limit = Duration::from_millis(200);
+    let builder = Pool::builder(peer.config()).connections(1).connect_timeout(limit);
+    let error = builder.connect().await.expect_err("no greeting");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Connect)));
+}
+
+#[tokio::test]
+async fn a_row_of_two_gigabytes_that_is_only_announced_takes_no_memory_and_ends_at_the_deadline() {
+    let peer = answers_with([&message(b'2', b"")[..], b"D\x7f\xff\xff\xff\0\x01"].concat()).await;
+    let pool = pool_of_one(&peer);
+    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(300)));
+    let error = view.query_one::<(i32,)>("SELECT 7", ()).await.expect_err("it never comes");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Answer)));
+    assert!(pool.stats().answer_bytes < 1_000);
+    pool.close_within(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn columns_that_are_only_announced_are_an_error_of_the_one_who_asked() {
+    let peer = odd_once(|mut talk| async move {
+        talk.greet().await?;
+        hear_run(&mut talk).await?;
+        let columns = message(b'D', &[0xff, 0xff]);
+        talk.say(&[message(b'2', b""), columns, message(b'C', b"SELECT 1\0"), READY.to_vec()].concat())
+            .await?;
+        talk.serve().await
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    let error = seven(&pool).await.expect_err("no such columns");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Protocol, Outcome::Completed));
+    // The frame was whole: the connection goes on.
+    assert_eq!(seven(&pool).await.expect("a row"), 7);
+    assert_eq!(peer.accepted(), 1);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_description_of_columns_that_do_not_come_is_refused() {
+    let peer = odd_once(|mut talk| async move {
+        talk.greet().await?;
+        talk.hear().await?;
+        let columns = message(b'T', &[0xff, 0xff]);
+        talk.say(&[message(b'1', b""), takes(&[]), columns, READY.to_vec()].concat()).await?;
+        talk.ignore().await
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    let error = seven(&pool).await.expect_err("no such columns");
+    // Only preparing went wrong: the statement itself was not sent.
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Protocol, Outcome::NotSent));
+    heals(&pool).await;
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_bounded_and_fails_alone() {
+    let peer = odd_once(|mut talk| async move {
+        talk.greet().await?;
+        hear_run(&mut talk).await?;
+        talk.say(&message(b'2', b"")).await?;
+        let rows = row(&[Some(&[0, 0, 0, 7])]).repeat(10_000);
+        for _ in 0..200 {
+            talk.say(&rows).await?;
+        }
+        talk.say(&[&message(b'C', b"SELECT 2000000\0")[..], READY].concat()).await?;
+        talk.serve().await
+    })
+    .await;
+    let builder = Pool::builder(peer.config()).connections(1).max_answer_bytes(1 << 20);
+    let pool = builder.connect().await.expect("a pool");
+    let query = tokio::spawn({
+        let pool = pool.clone();
+        async move { seven(&pool).await }
+    });
+    while !query.is_finished() {
+        assert!(pool.stats().answer_bytes <= 1 << 20);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let error = query.await.expect("no panic").expect_err("too large");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Busy, Outcome::Completed));
+    assert_eq!(seven(&pool).await.expect("a row"), 7);
+    assert_eq!(peer.accepted(), 1);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn what_is_never_answered_times_out_and_others_do_not_wait_for_it() {
+    let peer = Peer::start(|mut talk, _| async move {
+        talk.greet().await?;
+        loop {
+            let asked = talk.hear().await?;
+            if asked.runs && asked.text.starts_with("HANG") {
+                return talk.ignore().await;
+            }
+            talk.say(&answer(&asked)).await?;
+        }
+    })
+    .await;
+    let pool = Pool::builder(peer.config()).connections(2).connect().await.expect("a pool");
+    eventually("both pipes are up", || async { peer.accepted() == 2 }).await;
+    seven(&pool).await.expect("served");
+    let hanging = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.with(CallOptions::new().timeout(Duration::from_secs(1))).execute("HANG 1", ()).await }
+    });
+    eventually("it hangs", || async { pool.stats().in_flight() == 1 }).await;
+    for _ in 0..100 {
+        assert_eq!(seven(&pool).await.expect("served by the other pipe"), 7);
+    }
+    assert!(!hanging.is_finished(), "a hundred answers came first");
+    let error = hanging.await.expect("no panic").expect_err("never answered");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Answer)));
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    pool.close_within(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_times_out_while_sending() {
+    let peer = odd_once(|mut talk| async move {
+        talk.greet().await?;
+        let asked = talk.hear().await?;
+        talk.say(&answer(&asked)).await?;
+        talk.freeze().await
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    // More than the sockets' buffers hold.
+    let large = vec![7_u8; 32 << 20];
+    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(500)));
+    let error = view.execute("INSERT $1", (&large,)).await.expect_err("nobody reads it");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Send)));
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    // What waits behind it was never sent.
+    let error = view.execute("INSERT $1", (&[7_u8][..],)).await.expect_err("nobody reads it");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Queue)));
+    assert_eq!(error.outcome(), Outcome::NotSent);
+    pool.close_within(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_asked_for_costs_the_connection() {
+    for said in [
+        READY.to_vec(),
+        message(b'C', b"SELECT 1\0"),
+        row(&[Some(&[0, 0, 0, 9])]),
+        refusal("ERROR", "22012"),
+        [&message(b'2', b"")[..], &row(&[Some(&[0, 0, 0, 9])]), &message(b'C', b"SELECT 1\0"), READY]
+            .concat(),
+    ] {
+        let peer = odd_once(move |mut talk| {
+            let said = said.clone();
+            async move {
+                // In the same write as the greeting: nothing can have been asked.
+                talk.hear_startup().await?;
+                talk.say(&[greeting(), said].concat()).await?;
+                talk.ignore().await
+            }
+        })
+        .await;
+        let pool = pool_of_one(&peer);
+        // What was sent before that is unknown; a wrong answer it is never.
+        match seven(&pool).await {
+            Ok(n) => assert_eq!(n, 7),
+            Err(error) => {
+                assert!(matches!(error.outcome(), Outcome::Unknown | Outcome::NotSent), "{error:?}");
+            }
+        }
+        heals(&pool).await;
+        assert!(peer.accepted() > 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_twice_never_makes_answers_change_hands() {
+    // Every connection says ReadyForQuery once too often, behind its twentieth request.
+    let peer = Peer::start(|mut talk, _| async move {
+        talk.greet().await?;
+        for _ in 0..20 {
+            let asked = talk.hear().await?;
+            talk.say(&answer(&asked)).await?;
+        }
+        let asked = talk.hear().await?;
+        talk.say(&[&answer(&asked)[..], READY].concat()).await?;
+        talk.serve().await
+    })
+    .await;
+    let pool = Pool::builder(peer.config()).connections(2).connect().await.expect("a pool");
+    let right = Arc::new(AtomicU32::new(0));
+    let tasks: Vec<_> = (0..50)
+        .map(|n| {
+            let (pool, right) = (pool.clone(), Arc::clone(&right));
+            tokio::spawn(async move {
+                for query in 0..10 {
+                    let n = n * 100 + query;
+                    match pool.query_one::<(i32,)>(format!("SELECT {n}"), ()).await {
+                        Ok((echo,)) => {
+                            assert_eq!(echo, n);
+                            right.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+                            assert!(
+                                matches!(error.outcome(), Outcome::Unknown | Outcome::NotSent),
+                                "{error:?}"
+                            );
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no answer changed hands");
+    }
+    assert!(right.load(Ordering::Relaxed) > 100);
+    assert!(peer.accepted() > 2, "connections were given up");
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_speaking_but_goes_on_listening_is_left() {
+    let peer = odd_once(|mut talk| async move {
+        talk.greet().await?;
+        hear_run(&mut talk).await?;
+        talk.fall_silent().await?;
+        talk.ignore().await
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    let error = seven(&pool).await.expect_err("no answer can come");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
+    heals(&pool).await;
+}
+
+#[tokio::test]
+async fn a_last_word_reaches_everybody_who_had_asked() {
+    let peer = odd_once(|mut talk| async move {
+        talk.greet().await?;
+        hear_run(&mut talk).await?;
+        talk.say(&refusal("FATAL", "57P01")).await
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    let error = seven(&pool).await.expect_err("terminated");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
+    assert_eq!(error.sqlstate(), Some("57P01"));
+    heals(&pool).await;
+}
+
+#[tokio::test]
+async fn types_that_contain_themselves_are_looked_up_to_an_end() {
+    /// A type of the database's own, whose elements are of the same type.
+    const CIRCLE: u32 = 100_000;
+    let peer = Peer::start(|mut talk, _| async move {
+        talk.greet().await?;
+        loop {
+            let asked = talk.hear().await?;
+            let is_lookup = asked.text.contains("pg_catalog.pg_type");
+            let (parameters, columns): (&[u32], &[u32]) =
+                if is_lookup { (&[26], &[25, 18, 26, 26, 26, 25, 26]) } else { (&[], &[CIRCLE]) };
+            let circle = CIRCLE.to_be_bytes();
+            let found = [
+                Some(&b"circle"[..]),
+                Some(b"b"),
+                Some(&circle),
+                None,
+                Some(&[0; 4]),
+                Some(b"public"),
+                Some(&[0; 4]),
+            ];
+            let found = row(if is_lookup { &found } else { &[None] });
+            for heard in &asked.messages {
+                let said = match heard.tag {
+                    b'D' => [takes(parameters), gives(columns)].concat(),
+                    b'E' => [&found[..], &message(b'C', b"SELECT 1\0")].concat(),
+                    _ => answer(&Asked { messages: vec![heard.clone()], ..asked.clone() }),
+                };
+                talk.say(&said).await?;
+            }
+        }
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    let row: Row = pool.query_one("SELECT circle", ()).await.expect("a row all the same");
+    assert_eq!(row.columns()[0].type_().oid(), CIRCLE);
+    pool.close().await;
+}
