@@ -2,7 +2,7 @@
 
 use integration_tests::mysql::{config, pool};
 use integration_tests::own_name;
-use mysql_pipeline::{Config, Connection, Error, ErrorKind, Outcome, Pool};
+use mysql_pipeline::{Config, Connection, DatabaseError, Error, ErrorKind, Outcome, Pool};
 
 /// A user whom the server's cache does not know yet.
 async fn new_user(pool: &Pool, topic: &str, identified: &str) -> String {
@@ -56,7 +56,7 @@ async fn over_the_socket_the_password_itself_will_do() {
     let config = as_user(&user, "secret").await.socket(socket.display().to_string());
     assert_eq!(log_in(config.clone()).await.expect("in clear"), format!("{user}@%"));
     let wrong = log_in(config.password("wrong")).await.expect_err("wrong");
-    assert_eq!(wrong.as_database().map(|error| error.number()), Some(1045), "{wrong}");
+    assert_eq!(wrong.as_database().map(DatabaseError::number), Some(1045), "{wrong}");
     pool.execute(format!("DROP USER '{user}'@'%'"), ()).await.expect("dropped");
     pool.close().await;
 }
@@ -73,7 +73,7 @@ async fn who_is_not_let_in_is_told_why() {
     ] {
         let error = log_in(config).await.expect_err("refused");
         assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotSent), "{error}");
-        assert_eq!(error.as_database().map(|error| error.number()), Some(number), "{error}");
+        assert_eq!(error.as_database().map(DatabaseError::number), Some(number), "{error}");
         assert!(!format!("{error:?}").contains("secret"));
     }
     // To hide who exists, the server may ask somebody unknown for any method.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use integration_tests::eventually;
 use integration_tests::mysql::{all_shared, pool};
-use mysql_pipeline::{ErrorKind, Outcome, Pool};
+use mysql_pipeline::{DatabaseError, ErrorKind, Outcome, Pool};
 
 /// Kills the connection that the answer comes from, by its own statement.
 async fn kill_one(pool: &Pool, killer: &Pool) {
@@ -87,7 +87,7 @@ async fn a_killed_query_fails_alone() {
     };
     let (slow, ()) = tokio::join!(slow, kill);
     let error = slow.expect_err("killed");
-    assert_eq!(error.as_database().map(|error| error.number()), Some(1317), "{error}");
+    assert_eq!(error.as_database().map(DatabaseError::number), Some(1317), "{error}");
     let (again,): (u64,) = session.query_one("SELECT CONNECTION_ID()", ()).await.expect("it goes on");
     assert_eq!(again, id);
     drop(session);

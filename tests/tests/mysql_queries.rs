@@ -4,7 +4,7 @@ use integration_tests::mysql::{config, drop_table, pool, table};
 use integration_tests::own_name;
 use mysql_pipeline::types::{Date, DateTime, Decimal, Time};
 use mysql_pipeline::{
-    CallOptions, Client, Connection, ErrorKind, FromRow, Outcome, Pool, Row, Statement, params,
+    CallOptions, Client, Connection, DatabaseError, ErrorKind, FromRow, Outcome, Pool, Row, Statement, params,
 };
 
 #[derive(Debug, PartialEq, FromRow)]
@@ -160,12 +160,15 @@ async fn what_the_server_refuses_is_told_with_number_and_state() {
     let pool = pool().await;
     let error = pool.query::<Row>("SELECT * FROM no_such_table", ()).await.expect_err("no table");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed));
-    assert_eq!((error.as_database().map(|e| e.number()), error.sqlstate()), (Some(1146), Some("42S02")));
+    assert_eq!(
+        (error.as_database().map(DatabaseError::number), error.sqlstate()),
+        (Some(1146), Some("42S02"))
+    );
     let wrong = pool.query::<Row>("SELECT ?", ()).await.expect_err("no parameters");
     assert_eq!((wrong.kind(), wrong.outcome()), (ErrorKind::Encode, Outcome::NotSent), "{wrong}");
     // A second statement in a text is not run.
     let two = pool.query::<Row>("SELECT 1; SELECT 2", ()).await.expect_err("two statements");
-    assert_eq!(two.as_database().map(|e| e.number()), Some(1064));
+    assert_eq!(two.as_database().map(DatabaseError::number), Some(1064));
     let slow = pool.with(CallOptions::new().timeout(std::time::Duration::from_millis(50)));
     let late = slow.query::<Row>("SELECT SLEEP(0.5)", ()).await.expect_err("too slow");
     assert_eq!((late.kind(), late.outcome()), (ErrorKind::Timeout, Outcome::Unknown));

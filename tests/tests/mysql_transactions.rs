@@ -2,7 +2,7 @@
 
 use integration_tests::mysql::{drop_table, pool, table};
 use integration_tests::{eventually, poll_then_drop};
-use mysql_pipeline::{ErrorKind, Outcome, Pool, Transaction};
+use mysql_pipeline::{DatabaseError, ErrorKind, Outcome, Pool, Transaction};
 
 async fn count(pool: &Pool, table: &str) -> i64 {
     let (count,): (i64,) =
@@ -36,7 +36,7 @@ async fn what_is_committed_is_kept_and_everything_else_is_not() {
     let tx = pool.begin().await.expect("a lease");
     tx.execute(&insert, (12,)).await.expect("inserted");
     let twice = tx.execute(&insert, (12,)).await.expect_err("a duplicate");
-    assert_eq!(twice.as_database().map(|error| error.number()), Some(1062));
+    assert_eq!(twice.as_database().map(DatabaseError::number), Some(1062));
     tx.commit().await.expect("committed");
     assert_eq!(count(&pool, &table).await, 4);
 
@@ -122,7 +122,7 @@ async fn after_a_deadlock_nothing_commits_by_itself() {
         victim.query::<(i32,)>(format!("SELECT n FROM {table} WHERE n = 0"), ()).await.expect("rows");
         let results = collide(&pool, &table, &victim).await;
         let deadlock = results[0].as_ref().expect_err("a deadlock");
-        assert_eq!(deadlock.as_database().map(|error| error.number()), Some(1213), "{deadlock}");
+        assert_eq!(deadlock.as_database().map(DatabaseError::number), Some(1213), "{deadlock}");
         assert!(deadlock.is_retryable());
         if end == "commit" {
             let further = victim.execute(format!("DELETE FROM {table}"), ()).await.expect_err("it is undone");
@@ -229,7 +229,7 @@ async fn a_batch_is_all_or_nothing() {
         batch.push(&insert, (n,));
     }
     let error = batch.execute().await.expect_err("a duplicate");
-    assert_eq!(error.as_database().map(|error| error.number()), Some(1062));
+    assert_eq!(error.as_database().map(DatabaseError::number), Some(1062));
     assert!(error.to_string().contains("batch item 2"), "{error}");
     assert_eq!(count(&pool, &table).await, 100);
 
