@@ -2,6 +2,7 @@
 //! are awaited instead of slept for.
 
 pub mod peer;
+pub mod proxy;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
