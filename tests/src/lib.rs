@@ -3,6 +3,7 @@
 
 pub mod mysql;
 pub mod peer;
+pub mod proxy;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
