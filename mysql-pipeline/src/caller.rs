@@ -34,7 +34,10 @@ impl CallOptions {
         Self::default()
     }
 
-    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set.
+    /// What a longer time is cut to.
+    const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set. At most 7 days.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -453,7 +456,8 @@ impl<'a> Caller<'a> {
     }
 
     fn deadline(self) -> Instant {
-        Instant::now() + self.options.timeout.unwrap_or(self.knowledge.query_timeout)
+        let limit = self.options.timeout.unwrap_or(self.knowledge.query_timeout);
+        Instant::now() + limit.min(CallOptions::LONGEST)
     }
 
     /// On a lease, waits until the calls that were polled before this one have their places.

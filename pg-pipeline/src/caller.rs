@@ -36,7 +36,10 @@ impl CallOptions {
         Self::default()
     }
 
-    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set.
+    /// What a longer time is cut to.
+    const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set. At most 7 days.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -114,6 +117,8 @@ pub(crate) struct Leased {
 pub(crate) enum Takes {
     /// Everything that belongs to a session.
     Everything,
+    /// One script, with which the lease ends.
+    OneScript,
     /// Everything but what would end the transaction behind the handle's back.
     InTransaction,
 }
@@ -364,7 +369,10 @@ impl<'a> Caller<'a> {
             class => self.check_class(class)?,
         }
         let turn = self.take_turn(deadline).await?;
-        let request = Request::script(text, self.transaction().is_some());
+        let request = match self.lane {
+            Lane::Leased(Leased { takes: Takes::OneScript, .. }) => Request::lone_script(text),
+            _ => Request::script(text, self.transaction().is_some()),
+        };
         match self.submit_in_turn(request, deadline, turn).await {
             Ok(Answer::Script) => Ok(()),
             Ok(Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_)) => Err(mixed_up()),
@@ -398,7 +406,8 @@ impl<'a> Caller<'a> {
     }
 
     fn deadline(self) -> Instant {
-        Instant::now() + self.options.timeout.unwrap_or(self.knowledge.query_timeout)
+        let limit = self.options.timeout.unwrap_or(self.knowledge.query_timeout);
+        Instant::now() + limit.min(CallOptions::LONGEST)
     }
 
     /// On a lease, waits until the calls that were polled before this one have their places.

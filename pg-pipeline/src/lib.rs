@@ -42,7 +42,7 @@
 //! Connections of the pool are stateless. A statement whose first word opens or ends a transaction or changes the
 //! session (`BEGIN`, `SET`, `LISTEN`, temporary tables …) is refused before it is sent, and the error names the right
 //! call: [`Pool::begin`] or [`Pool::session`], which take one connection out of sharing. What slips through (a function
-//! that changes a setting) is noticed by what the server reports, and the connection is put right before anybody else
+//! that changes a setting, a temporary table made by `SELECT … INTO TEMP` or in the schema `pg_temp`) is noticed by what the server reports, and the connection is put right before anybody else
 //! uses it. Settings that the server does not report can be changed behind the driver's back by functions such as
 //! `set_config`; use a session for them. So can advisory locks: take them on a session.
 //!

@@ -65,6 +65,9 @@ impl Pool {
     /// Nothing is sent yet: BEGIN goes out together with the first statement. Waits in order of arrival, at most
     /// `acquire_timeout`. Cancel safe.
     ///
+    /// A pool of 8 connections has 6 leases, for transactions and sessions together: two connections stay shared (one,
+    /// in a pool of two; a single connection is never leased).
+    ///
     /// # Errors
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
@@ -97,9 +100,13 @@ impl Pool {
     /// # Errors
     ///
     /// As [`session`](Self::session), and what the server refuses; statements before the refused one are undone
-    /// unless the script itself commits them.
+    /// unless the script itself commits them. [`SessionState`](crate::ErrorKind::SessionState) when the script leaves
+    /// a transaction open: it is rolled back.
     pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        self.session().await?.batch_execute(script).await
+        let lease = self.engine.lease().await?;
+        lease.touch();
+        let session = Session::new(Leased::new(lease, Takes::OneScript), Arc::clone(&self.knowledge));
+        session.batch_execute(script).await
     }
 
     /// Asks the server for nothing, and waits for the answer.

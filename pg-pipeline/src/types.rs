@@ -1,6 +1,7 @@
 //! Types of values: `postgres-types`, and the types that a database defines for itself.
 //!
-//! Every public `ToSql` and `FromSql` type and derive works. A type that is not built in (an enum, a composite, a
+//! Every public `ToSql` and `FromSql` type of `postgres-types` works, and so do its derives: depend on `postgres-types`
+//! with the features that you need (`derive`, `with-uuid-1`, `with-chrono-0_4`, `with-serde_json-1` …). A type that is not built in (an enum, a composite, a
 //! domain, a type of an extension) is looked up in the catalogue when it is first met, and remembered per pool.
 
 use std::collections::HashMap;

@@ -200,3 +200,11 @@ async fn futures_dropped_by_a_timeout_leave_the_pool_as_it_was() {
     pool.close().await;
     other.close().await;
 }
+
+#[tokio::test]
+async fn a_deadline_beyond_all_time_is_a_long_one() {
+    let pool = pool().await;
+    let forever = pool.with(CallOptions::new().timeout(Duration::MAX));
+    assert_eq!(forever.query_one::<(i32,)>("SELECT 1", ()).await.expect("answers"), (1,));
+    pool.close().await;
+}

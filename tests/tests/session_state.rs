@@ -158,3 +158,19 @@ async fn a_session_is_reset_before_others_use_its_connection() {
     }
     pool.close().await;
 }
+
+#[tokio::test]
+async fn a_script_that_leaves_its_transaction_open_is_no_success() {
+    let pool = pool().await;
+    let table = own_name("half_done");
+    let error = pool
+        .batch_execute(&format!("CREATE TABLE {table} (n int8); BEGIN; INSERT INTO {table} VALUES (1)"))
+        .await
+        .expect_err("nothing of it stays");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::Failed));
+    assert!(error.to_string().contains("COMMIT"), "{error}");
+    pool.batch_execute(&format!("BEGIN; CREATE TABLE {table} (n int8); COMMIT; DROP TABLE {table}"))
+        .await
+        .expect("a whole one");
+    pool.close().await;
+}

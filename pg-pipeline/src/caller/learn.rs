@@ -53,7 +53,8 @@ impl Caller<'_> {
                     continue;
                 }
                 Err(error) if error.outcome() == Outcome::Unknown => {
-                    return Err(error.with_outcome(Outcome::NotSent));
+                    let error = error.with_outcome(Outcome::NotSent);
+                    return Err(error.context("while the statement's parameter types were asked for"));
                 }
                 Err(error) => return Err(error),
             };

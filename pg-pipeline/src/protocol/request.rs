@@ -51,6 +51,8 @@ pub(crate) struct Script {
     pub(crate) own: bool,
     /// It is part of a transaction, which it must not end.
     pub(crate) in_transaction: bool,
+    /// Its session ends with it: a transaction that it leaves open is lost.
+    pub(crate) alone: bool,
 }
 
 impl Request {
@@ -71,12 +73,29 @@ impl Request {
 
     /// A script, which may be part of a transaction.
     pub(crate) fn script(text: impl Into<Box<str>>, in_transaction: bool) -> Self {
-        Self::Script(Script { opening: None, text: text.into(), own: false, in_transaction })
+        Self::Script(Script { opening: None, text: text.into(), own: false, in_transaction, alone: false })
+    }
+
+    /// A script whose session ends with it.
+    pub(crate) fn lone_script(text: impl Into<Box<str>>) -> Self {
+        Self::Script(Script {
+            opening: None,
+            text: text.into(),
+            own: false,
+            in_transaction: false,
+            alone: true,
+        })
     }
 
     /// A script of the engine's, to put the session right.
     pub(crate) fn own_script(text: impl Into<Box<str>>) -> Self {
-        Self::Script(Script { opening: None, text: text.into(), own: true, in_transaction: false })
+        Self::Script(Script {
+            opening: None,
+            text: text.into(),
+            own: true,
+            in_transaction: false,
+            alone: false,
+        })
     }
 }
 

@@ -308,6 +308,11 @@ impl PgWire {
                 );
                 Err(error.into_iter().fold(ended, |ended, error| ended.with_server(Arc::new(error))))
             }
+            Kind::Script { alone: true, .. } if self.status != b'I' && error.is_none() => Err(Fault::new(
+                ErrorKind::SessionState,
+                Outcome::Failed,
+                "the script left a transaction open, which is rolled back; end it with COMMIT",
+            )),
             Kind::Script { .. } => match error {
                 Some(error) => Err(Fault::refused(error)),
                 None => Ok(Answer::Script),
@@ -360,7 +365,7 @@ impl Wire for PgWire {
                     return Framed::Refused(error);
                 }
                 let _ = frontend::query(&text, out.tail());
-                Kind::Script { own: script.own, in_transaction: script.in_transaction }
+                Kind::Script { own: script.own, in_transaction: script.in_transaction, alone: script.alone }
             }
         };
         Framed::Sent(Pending::new(kind, closes, &self.budget))

@@ -31,7 +31,11 @@ const fn option(name: &'static str, default: &'static str, meaning: &'static str
 
 /// Every option of the pool with its default and meaning.
 pub const OPTIONS: &[OptionInfo] = &[
-    option("connections", "8", "fixed number of pipes, 1 to 1024; 1 allows no lease"),
+    option(
+        "connections",
+        "8",
+        "fixed number of pipes, 1 to 1024; all but two may be leased, one of two, and none of one",
+    ),
     option("max_in_flight", "256", "entries per pipe, 1 to 65,536; 1 switches pipelining off"),
     option("max_answer_bytes", "256 MiB", "one answer over this fails alone"),
     option("answer_budget", "1 GiB", "bytes of answers that the pool holds at a time"),
@@ -65,7 +69,7 @@ macro_rules! option_table {
         "\
 | option | default | meaning |\n\
 |---|---|---|\n\
-| `connections` | 8 | fixed number of pipes, 1 to 1024; 1 allows no lease |\n\
+| `connections` | 8 | fixed number of pipes, 1 to 1024; all but two may be leased, one of two, and none of one |\n\
 | `max_in_flight` | 256 | entries per pipe, 1 to 65,536; 1 switches pipelining off |\n\
 | `max_answer_bytes` | 256 MiB | one answer over this fails alone |\n\
 | `answer_budget` | 1 GiB | bytes of answers that the pool holds at a time |\n\

@@ -48,6 +48,8 @@ pub(super) enum Kind {
         own: bool,
         /// It runs in a transaction that it must not end.
         in_transaction: bool,
+        /// Its session ends with it.
+        alone: bool,
     },
 }
 
