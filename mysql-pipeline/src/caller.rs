@@ -4,6 +4,8 @@
 //! statements they take and what may be run again. `pg-pipeline`'s file of this name also learns what a statement's
 //! parameters are; here values say by themselves what they are.
 
+mod form;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +14,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use wire_pipeline::{Lease, Pool};
 
+use form::Form;
+
 use crate::connect::MyDriver;
 use crate::error::{DatabaseError, Error, ErrorKind, Fault, Outcome};
 use crate::params::{self, Params};
@@ -19,7 +23,7 @@ use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
-use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script, fill};
+use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script};
 
 /// Settings of single calls; see [`Pool::with`](crate::Pool::with).
 #[derive(Debug, Clone, Copy, Default)]
@@ -530,27 +534,6 @@ impl<'a> Caller<'a> {
             (Class::Plain | Class::Commits, _) | (_, Lane::Leased(_)) => return Ok(()),
         };
         Err(Fault::new(ErrorKind::SessionState, Outcome::NotSent, message))
-    }
-}
-
-/// How a statement travels.
-enum Form {
-    Prepared,
-    Text(Bytes),
-}
-
-impl Form {
-    fn usual(learned: &Learned, bound: &Bound) -> Self {
-        let text = learned.is_text_only().then(|| Self::Prepared.text(learned, bound));
-        text.flatten().unwrap_or(Self::Prepared)
-    }
-
-    /// As text, if it is not text already and its parameters can be part of one.
-    fn text(&self, learned: &Learned, bound: &Bound) -> Option<Self> {
-        match self {
-            Self::Prepared => fill(&learned.text, bound).map(|text| Self::Text(text.into())),
-            Self::Text(_) => None,
-        }
     }
 }
 
