@@ -20,7 +20,7 @@ use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::messages::Description;
 use crate::protocol::request::{Part, Request};
 use crate::row::{FromRow, Row, Rows};
-use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
+use crate::statement::{Ask, Class, IntoStatement, Learned, Registry, classify};
 use crate::types::{self, TypeCache};
 
 /// Settings of single calls; see [`Pool::with`](crate::Pool::with).
@@ -412,6 +412,8 @@ impl<'a> Caller<'a> {
         }
         match leased.lease.until(deadline, leased.order.lock()).await {
             Some(turn) => Ok(Some(turn)),
+            // The lease is over, and what is submitted to it says so.
+            None if Instant::now() < deadline => Ok(None),
             None => Err(Fault::timeout(
                 crate::Phase::Queue,
                 Outcome::NotSent,
@@ -476,28 +478,41 @@ impl<'a> Caller<'a> {
     /// Makes sure that the parameter types are known.
     async fn learn(self, learned: &Arc<Learned>, deadline: Instant) -> Result<(), Fault> {
         let mut asking = None;
+        let mut lost = MOST_LOST;
         while learned.parameters().is_none() {
             // On a lease everybody asks for himself: there the order of requests is the caller's.
             if asking.is_none()
                 && let Lane::Shared(pool) = self.lane
             {
-                match pool.until(deadline, learned.ask_or_wait()).await {
-                    Some(Some(first)) => asking = Some(first),
-                    // Someone has asked. If that did not help, ask too, together with everybody else who waited.
-                    Some(None) if learned.parameters().is_some() => return Ok(()),
-                    Some(None) => {}
-                    None => {
-                        return Err(Fault::timeout(
-                            crate::Phase::Queue,
-                            Outcome::NotSent,
-                            "timed out in phase queue: the statement was still being prepared for the first time",
-                        ));
+                match learned.ask(Instant::now()) {
+                    Ask::First(first) => asking = Some(first),
+                    Ask::Wait { asked, until } => {
+                        let asked = pool.until(until.min(deadline), asked).await.is_some();
+                        if learned.parameters().is_some() {
+                            return Ok(());
+                        }
+                        if !asked && Instant::now() >= deadline {
+                            return Err(Fault::timeout(
+                                crate::Phase::Queue,
+                                Outcome::NotSent,
+                                "timed out in phase queue: the statement was still being prepared for the first time",
+                            ));
+                        }
+                        if !asked && Instant::now() >= until {
+                            continue;
+                        }
+                        // Someone has asked, and that did not help: ask too, together with everybody else who waited.
                     }
                 }
             }
             let oids = match self.submit(Request::learn(Arc::clone(learned)), deadline).await {
                 Ok(Answer::Learnt { parameters }) => parameters,
                 Ok(_) => return Err(mixed_up()),
+                // Nothing has run, so another connection may be asked.
+                Err(error) if is_lost(&error) && lost > 0 && matches!(self.lane, Lane::Shared(_)) => {
+                    lost -= 1;
+                    continue;
+                }
                 // Whether it was parsed is of no matter: the statement itself has not run.
                 Err(error) if error.outcome() == Outcome::Unknown => {
                     return Err(error.with_outcome(Outcome::NotSent));
@@ -585,6 +600,9 @@ impl<'a> Caller<'a> {
 
 /// How deep types are looked up inside of each other.
 const TYPES_NEST: usize = 16;
+
+/// How often a statement is asked for again when the connection is lost. It may be what ends the server.
+const MOST_LOST: u8 = 2;
 
 /// What may still be tried once more.
 struct Again {
