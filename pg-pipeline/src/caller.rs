@@ -421,6 +421,8 @@ impl<'a> Caller<'a> {
         }
         match leased.lease.until(deadline, leased.order.lock()).await {
             Some(turn) => Ok(Some(turn)),
+            // The lease is over, and what is submitted to it says so.
+            None if Instant::now() < deadline => Ok(None),
             None => Err(Fault::timeout(
                 crate::Phase::Queue,
                 Outcome::NotSent,

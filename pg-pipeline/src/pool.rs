@@ -164,7 +164,7 @@ impl Sealed for PoolView<'_> {
 
 client!(PoolView<'a>, {'a});
 
-/// Sets a pool's options; each is described in [`PoolOptions`].
+/// Sets a pool's options; each is described in [`PoolOptions`](crate::PoolOptions).
 #[derive(Debug, Clone)]
 pub struct PoolBuilder {
     config: Config,

@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 pub(crate) use class::{Class, classify};
-pub(crate) use registry::{BuildNothing, Learned, Registry, check_text};
+pub(crate) use registry::{Ask, BuildNothing, Learned, Registry, check_text};
 
 /// One seed for the process: a handle's hash is valid in every pool.
 static HASHER: LazyLock<foldhash::fast::FixedState> =

@@ -14,7 +14,7 @@ use integration_tests::{
 use pg_pipeline::{Error, ErrorKind, Outcome, Pool};
 
 /// Connections cut per test; ten times as many in the full run.
-const CUTS: u64 = 150;
+const CUTS: u64 = 100;
 /// Longer than anything here takes that does not hang.
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -582,3 +582,105 @@ async fn types_that_contain_themselves_are_looked_up_to_an_end() {
     assert_eq!(row.columns()[0].type_().oid(), CIRCLE);
     pool.close().await;
 }
+
+/// A server of two connections; the first that is asked for the statement `cold` does as told, all others serve.
+async fn odd_when_asked_for_a_cold_statement(freezes: bool) -> Peer {
+    let asked_before = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    Peer::start(move |mut talk, _| {
+        let asked_before = Arc::clone(&asked_before);
+        async move {
+            talk.greet().await?;
+            loop {
+                let asked = talk.hear().await?;
+                if asked.text.contains("cold") && !asked_before.swap(true, Ordering::SeqCst) {
+                    return if freezes { talk.freeze().await } else { Ok(()) };
+                }
+                talk.say(&answer(&asked)).await?;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_statement_that_is_being_learnt_on_a_stuck_connection_is_learnt_on_another() {
+    let peer = odd_when_asked_for_a_cold_statement(true).await;
+    let builder = Pool::builder(peer.config()).connections(2).query_timeout(Duration::from_secs(3));
+    let pool = builder.connect_lazy().expect("options that can be used");
+    integration_tests::all_shared(&pool).await;
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..10)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                let answer = pool.query_one::<(i32,)>("SELECT cold 5", ()).await;
+                (answer, Instant::now())
+            })
+        })
+        .collect();
+    let mut stuck = 0;
+    for task in tasks {
+        match task.await.expect("no panic") {
+            (Ok(five), at) => {
+                assert_eq!(five, (5,));
+                assert!(at - began < Duration::from_secs(2), "{:?}", at - began);
+            }
+            (Err(error), _) => {
+                assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::NotSent));
+                stuck += 1;
+            }
+        }
+    }
+    assert_eq!(stuck, 1, "the one whose bytes are on the stuck connection");
+    pool.close_within(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_statement_whose_connection_is_lost_while_it_is_learnt_runs_on_another() {
+    let peer = odd_when_asked_for_a_cold_statement(false).await;
+    let pool = pool_of_one(&peer);
+    let five: (i32,) =
+        pool.query_one("SELECT cold 5", ()).await.expect("nothing had run, so it can be asked again");
+    assert_eq!(five, (5,));
+    assert_eq!(peer.accepted(), 2);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_crashes_says_so_in_a_warning_and_its_words_reach_the_one_who_asked() {
+    let mut crash = refusal("WARNING", "57P02");
+    crash[0] = b'N';
+    let peer = odd_once({
+        let crash = crash.clone();
+        move |mut talk| {
+            let crash = crash.clone();
+            async move {
+                talk.greet().await?;
+                hear_run(&mut talk).await?;
+                talk.say(&crash).await
+            }
+        }
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    let error = seven(&pool).await.expect_err("it crashed");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
+    assert_eq!(error.sqlstate(), Some("57P02"), "{error}");
+    heals(&pool).await;
+    // The same words of a statement that goes on are its own affair.
+    let peer = odd_once(move |mut talk| {
+        let crash = crash.clone();
+        async move {
+            talk.greet().await?;
+            let asked = hear_run(&mut talk).await?;
+            talk.say(&[crash, answer(&asked)].concat()).await?;
+            hear_run(&mut talk).await.map(|_| ())
+        }
+    })
+    .await;
+    let pool = pool_of_one(&peer);
+    assert_eq!(seven(&pool).await.expect("it went on"), 7);
+    let error = seven(&pool).await.expect_err("it hung up");
+    assert_eq!(error.sqlstate(), None, "{error}");
+    pool.close().await;
+}

@@ -188,3 +188,23 @@ fn a_pool_whose_runtime_has_ended_says_so_and_does_not_hang() {
         tokio::time::timeout(Duration::from_secs(30), all).await.expect("nobody hangs");
     });
 }
+
+#[test]
+fn whoever_waits_with_a_deadline_when_the_runtime_of_the_pool_ends_is_told() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+    };
+    let (first, second) = (runtime(), runtime());
+    let pool = Arc::new(first.block_on(pool(&Server::new(), options(2))));
+    let waiting = second.spawn({
+        let pool = Arc::clone(&pool);
+        async move { pool.until(Instant::now() + LIMIT, std::future::pending::<()>()).await }
+    });
+    second.block_on(async {
+        // It has been polled: the runtime has one worker, which takes what was spawned first.
+        tokio::spawn(async {}).await.expect("no panic");
+    });
+    first.shutdown_timeout(Duration::from_secs(10));
+    let told = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiting).await });
+    assert_eq!(told.expect("nobody hangs").expect("no panic"), None);
+}

@@ -12,46 +12,54 @@ use crate::error::{Error, Fault, Outcome};
 use crate::protocol::answer::Answer;
 use crate::protocol::messages::Description;
 use crate::protocol::request::Request;
-use crate::statement::Learned;
+use crate::statement::{Ask, Learned};
 use crate::types;
 
 /// How deep types are looked up inside of each other.
 const TYPES_NEST: usize = 16;
-/// How often another pipe is asked when the one that was asked is lost.
-const TRIES: usize = 3;
+/// How often a statement is asked for again when the connection is lost. It may be what ends the server.
+const MOST_LOST: u8 = 2;
 
 impl Caller<'_> {
     /// Makes sure that the parameter types are known.
     pub(super) async fn learn(self, learned: &Arc<Learned>, deadline: Instant) -> Result<(), Fault> {
         let mut asking = None;
-        let mut tries = TRIES;
+        let mut lost = MOST_LOST;
         while learned.parameters().is_none() {
             // On a lease everybody asks for himself: there the order of requests is the caller's.
             if asking.is_none()
                 && let Lane::Shared(pool) = self.lane
             {
-                match pool.until(deadline, learned.ask_or_wait()).await {
-                    Some(Some(first)) => asking = Some(first),
-                    // Someone has asked. If that did not help, ask too, together with everybody else who waited.
-                    Some(None) if learned.parameters().is_some() => return Ok(()),
-                    Some(None) => {}
-                    None => {
-                        return Err(Fault::timeout(
-                            crate::Phase::Queue,
-                            Outcome::NotSent,
-                            "timed out in phase queue: the statement was still being prepared for the first time",
-                        ));
+                match learned.ask(Instant::now()) {
+                    Ask::First(first) => asking = Some(first),
+                    Ask::Wait { asked, until } => {
+                        let asked = pool.until(until.min(deadline), asked).await.is_some();
+                        if learned.parameters().is_some() {
+                            return Ok(());
+                        }
+                        if !asked && Instant::now() >= deadline {
+                            return Err(Fault::timeout(
+                                crate::Phase::Queue,
+                                Outcome::NotSent,
+                                "timed out in phase queue: the statement was still being prepared for the first time",
+                            ));
+                        }
+                        if !asked && Instant::now() >= until {
+                            continue;
+                        }
+                        // Someone has asked, and that did not help: ask too, together with everybody else who waited.
                     }
                 }
             }
             let oids = match self.submit(Request::learn(Arc::clone(learned)), deadline).await {
                 Ok(Answer::Learnt { parameters }) => parameters,
                 Ok(_) => return Err(mixed_up()),
-                // Whether it was parsed is of no matter: the statement itself has not run, so another pipe is asked.
-                Err(error) if tries > 0 && is_lost(&error) && matches!(self.lane, Lane::Shared(_)) => {
-                    tries -= 1;
+                // Nothing has run, so another connection may be asked.
+                Err(error) if is_lost(&error) && lost > 0 && matches!(self.lane, Lane::Shared(_)) => {
+                    lost -= 1;
                     continue;
                 }
+                // Whether it was parsed is of no matter: the statement itself has not run.
                 Err(error) if error.outcome() == Outcome::Unknown => {
                     let error = error.with_outcome(Outcome::NotSent);
                     return Err(error.context("while the statement's parameter types were asked for"));

@@ -159,7 +159,12 @@ impl PgWire {
     fn message(&mut self, head: Option<&mut Pending>, tag: u8, body: &[u8]) -> Result<Option<Done>, Fault> {
         match tag {
             b'N' => {
-                crate::notice::log(&parse_error_fields(body)?);
+                let notice = parse_error_fields(body)?;
+                crate::notice::log(&notice);
+                // A server that gives up in a hurry says so in a warning (`quickdie` in its sources), and hangs up.
+                if matches!(notice.code(), "57P01" | "57P02") {
+                    self.last_words = Some(Arc::new(notice));
+                }
                 return Ok(None);
             }
             b'S' => {
@@ -197,6 +202,8 @@ impl PgWire {
                     return Err(malformed("a transaction status"));
                 }
                 self.status = status;
+                // What sounded like a farewell was somebody's own warning.
+                self.last_words = None;
                 return Ok(Some(Done));
             }
             b'G' | b'H' | b'W' => {

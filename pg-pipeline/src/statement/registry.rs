@@ -4,11 +4,14 @@
 //! texts made at run time must not fill the memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use postgres_types::Type;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 
 use super::{Class, StatementKey, classify};
 use crate::error::{ErrorKind, Fault, Outcome};
@@ -28,8 +31,8 @@ pub(crate) struct Learned {
     micros: AtomicU32,
     /// When it was used last, in uses of the registry.
     used: AtomicU64,
-    /// Somebody is asking a server.
-    asking: AtomicBool,
+    /// Since when somebody is asking a server.
+    asking: Mutex<Option<Instant>>,
     asked: Notify,
 }
 
@@ -47,7 +50,7 @@ impl Learned {
             parameters: OnceLock::new(),
             micros: AtomicU32::new(Self::UNKNOWN_MICROS),
             used: AtomicU64::new(0),
-            asking: AtomicBool::new(false),
+            asking: Mutex::default(),
             asked: Notify::new(),
         })
     }
@@ -66,7 +69,7 @@ impl Learned {
             parameters,
             micros: AtomicU32::new(self.expected_micros()),
             used: AtomicU64::new(0),
-            asking: AtomicBool::new(false),
+            asking: Mutex::default(),
             asked: Notify::new(),
         })
     }
@@ -88,14 +91,18 @@ impl Learned {
         let _ = self.parameters.set(types);
     }
 
-    /// Makes the caller the one who asks a server, or waits until another one has asked. `None` after waiting.
-    pub(crate) async fn ask_or_wait(&self) -> Option<Asking<'_>> {
+    /// Makes the caller the one who asks a server, unless somebody is asking: then the caller waits for that. Who
+    /// takes too long may be stuck behind a slow statement, and another one asks too.
+    pub(crate) fn ask(&self, now: Instant) -> Ask<'_> {
         let asked = self.asked.notified();
-        if !self.asking.swap(true, Ordering::AcqRel) {
-            return Some(Asking(self));
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        match *asking {
+            Some(since) if now < since + PATIENCE => Ask::Wait { asked, until: since + PATIENCE },
+            _ => {
+                *asking = Some(now);
+                Ask::First(Asking { learned: self, since: now })
+            }
         }
-        asked.await;
-        None
     }
 
     pub(crate) fn key(&self) -> StatementKey<'_> {
@@ -194,13 +201,33 @@ pub(crate) fn check_text(text: &str) -> Result<(), Fault> {
 /// The server's limit on a message is a little above (`PQ_LARGE_MESSAGE_LIMIT` in its sources).
 const LARGEST_TEXT: usize = 0x3fff_0000;
 
+/// How long the others wait for one who asks.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Who asks a server.
+pub(crate) enum Ask<'a> {
+    /// The caller does.
+    First(Asking<'a>),
+    /// Somebody else does, and is waited for until then.
+    Wait { asked: Notified<'a>, until: Instant },
+}
+
 /// Whoever holds it asks a server; when it is dropped, those who wait look at what is known then.
-pub(crate) struct Asking<'a>(&'a Learned);
+pub(crate) struct Asking<'a> {
+    learned: &'a Learned,
+    since: Instant,
+}
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.asking.store(false, Ordering::Release);
-        self.0.asked.notify_waiters();
+        {
+            let mut asking = self.learned.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            // Unless another one has taken over.
+            if *asking == Some(self.since) {
+                *asking = None;
+            }
+        }
+        self.learned.asked.notify_waiters();
     }
 }
 
@@ -293,14 +320,25 @@ mod tests {
     #[tokio::test]
     async fn one_asks_and_the_others_look_again_when_it_has_gone() {
         let learned = Learned::new(StatementKey::of("x"));
-        let asking = learned.ask_or_wait().await.expect("the first asks");
-        let other = tokio::spawn({
-            let learned = Arc::clone(&learned);
-            async move { learned.ask_or_wait().await.is_none() }
-        });
-        tokio::task::yield_now().await;
-        assert!(!other.is_finished());
+        let now = Instant::now();
+        let Ask::First(asking) = learned.ask(now) else { panic!("nobody asks yet") };
+        let Ask::Wait { asked, until } = learned.ask(now) else { panic!("one asks") };
+        assert_eq!(until, now + PATIENCE);
         drop(asking);
-        assert!(other.await.expect("runs"));
+        asked.await;
+        assert!(matches!(learned.ask(now), Ask::First(_)));
+    }
+
+    #[tokio::test]
+    async fn who_takes_too_long_is_joined_by_one_other_at_a_time() {
+        let learned = Learned::new(StatementKey::of("x"));
+        let now = Instant::now();
+        let Ask::First(slow) = learned.ask(now) else { panic!("nobody asks yet") };
+        let Ask::First(second) = learned.ask(now + PATIENCE) else { panic!("the first is slow") };
+        assert!(matches!(learned.ask(now + PATIENCE), Ask::Wait { .. }));
+        drop(slow);
+        assert!(matches!(learned.ask(now + PATIENCE), Ask::Wait { .. }), "the second is asking");
+        drop(second);
+        assert!(matches!(learned.ask(now + PATIENCE), Ask::First(_)));
     }
 }

@@ -65,8 +65,8 @@ impl<D: Driver> Desk<D> {
         let limit = shared.options.acquire_timeout;
         match shared.until(Instant::now() + limit, waiter).await {
             Some(Ok(lease)) => Ok(lease),
-            Some(Err(_)) if shared.is_closing() => Err(faults::closed()),
-            Some(Err(_)) => Err(faults::runtime_gone()),
+            Some(Err(_)) => Err(shared.ended()),
+            None if shared.has_ended() => Err(shared.ended()),
             None => {
                 let state = self.state();
                 let oldest =

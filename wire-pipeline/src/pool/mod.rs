@@ -107,7 +107,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// `future`, or `None` when `deadline` passes first; on any executor, by the timer of the pool's runtime.
+    /// `future`, or `None` when `deadline` passes first or the pool has ended; on any executor, by the timer of the pool's runtime.
     pub async fn until<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
         self.shared().until(deadline, future).await
     }
@@ -255,8 +255,8 @@ impl<D: Driver> Shared<D> {
     ) -> Result<Pass, Fault<D>> {
         match self.until(deadline, gate.enter(bytes)).await {
             Some(Some(pass)) => Ok(pass),
-            Some(None) if self.is_closing() => Err(faults::closed()),
-            Some(None) => Err(faults::runtime_gone()),
+            Some(None) => Err(self.ended()),
+            None if self.has_ended() => Err(self.ended()),
             None => Err(self.queue_timeout("the pool is full (max_in_flight, queue_bytes or answer_budget)")),
         }
     }
@@ -274,15 +274,18 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// `future`, or `None` when `deadline` passes first. Works on any executor: the timer is the pool's runtime's.
+    /// `future`, or `None` when `deadline` passes first, or the pool has ended. Works on any executor: the timer is the
+    /// pool's runtime's, and must not be asked any more when that has gone.
     pub(crate) async fn until<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
         let sleep = {
             let _context = self.runtime.enter();
             tokio::time::sleep_until(deadline)
         };
+        let mut running = self.subscribe_running();
         tokio::select! {
             biased;
             output = future => Some(output),
+            _ = running.wait_for(|running| *running == 0) => None,
             () = sleep => None,
         }
     }
@@ -374,7 +377,7 @@ impl<D: Driver> Shared<D> {
     }
 
     /// Why nobody works any more.
-    fn ended(&self) -> Fault<D> {
+    pub(crate) fn ended(&self) -> Fault<D> {
         if self.is_closing() { faults::closed() } else { faults::runtime_gone() }
     }
 
@@ -390,7 +393,7 @@ impl<D: Driver> Shared<D> {
         self.running.subscribe()
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         *self.running.borrow() == 0
     }
 
