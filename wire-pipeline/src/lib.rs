@@ -13,6 +13,7 @@ pub mod answer;
 pub mod buffer;
 pub mod config;
 pub mod error;
+pub mod estimate;
 pub mod lease;
 pub mod options;
 pub mod pool;

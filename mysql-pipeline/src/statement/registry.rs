@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::{Class, StatementKey, classify};
 use crate::row::Column;
+use wire_pipeline::estimate::Estimate;
 
 /// What is known of a statement. The text is shared by everything that refers to it.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ pub(crate) struct Learned {
     /// The columns of its latest answer, and the definitions that they were read from. Every answer brings its own
     /// definitions, which are nearly always the same: comparing them is cheaper than reading them.
     columns: RwLock<Option<Described>>,
-    /// Smoothed time that the server works on it, in microseconds.
-    micros: AtomicU32,
+    /// How long the server works on it.
+    micros: Estimate,
     /// When it was used last, in uses of the registry.
     used: AtomicU64,
 }
@@ -37,9 +38,6 @@ struct Described {
 }
 
 impl Learned {
-    /// What a statement that nobody has run yet is expected to take.
-    const UNKNOWN_MICROS: u32 = 100;
-    const LONGEST_MICROS: u32 = 2_000_000;
     /// Definitions beyond this are not kept.
     const MOST_DEFINITIONS: usize = 64 * 1024;
 
@@ -50,7 +48,7 @@ impl Learned {
             class: classify(key.text),
             text_only: AtomicBool::new(false),
             columns: RwLock::default(),
-            micros: AtomicU32::new(Self::UNKNOWN_MICROS),
+            micros: Estimate::default(),
             used: AtomicU64::new(0),
         })
     }
@@ -91,17 +89,11 @@ impl Learned {
     }
 
     pub(crate) fn expected_micros(&self) -> u32 {
-        self.micros.load(Ordering::Relaxed)
+        self.micros.expected_micros()
     }
 
-    /// A sixteenth of the difference counts. Two observations at once may lose one: it is an estimate.
     pub(crate) fn observed_micros(&self, micros: u32) {
-        let before = self.micros.load(Ordering::Relaxed);
-        let seen = micros.min(Self::LONGEST_MICROS);
-        let after = before - before / 16 + seen / 16;
-        if after != before {
-            self.micros.store(after.max(1), Ordering::Relaxed);
-        }
+        self.micros.observed_micros(micros);
     }
 }
 

@@ -4,7 +4,7 @@
 //! texts made at run time must not fill the memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use postgres_types::Type;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
+use wire_pipeline::estimate::Estimate;
 
 use super::{Class, StatementKey, classify};
 use crate::error::{ErrorKind, Fault, Outcome};
@@ -27,8 +28,8 @@ pub(crate) struct Learned {
     pub(crate) generation: u64,
     /// Known once some server has been asked.
     parameters: OnceLock<Box<[Type]>>,
-    /// Smoothed time that the server works on it, in microseconds.
-    micros: AtomicU32,
+    /// How long the server works on it.
+    micros: Estimate,
     /// When it was used last, in uses of the registry.
     used: AtomicU64,
     /// Since when somebody is asking a server.
@@ -37,10 +38,6 @@ pub(crate) struct Learned {
 }
 
 impl Learned {
-    /// What a statement that nobody has run yet is expected to take.
-    const UNKNOWN_MICROS: u32 = 100;
-    const LONGEST_MICROS: u32 = 2_000_000;
-
     pub(crate) fn new(key: StatementKey<'_>) -> Arc<Self> {
         Arc::new(Self {
             text: key.text.into(),
@@ -48,7 +45,7 @@ impl Learned {
             class: classify(key.text),
             generation: 0,
             parameters: OnceLock::new(),
-            micros: AtomicU32::new(Self::UNKNOWN_MICROS),
+            micros: Estimate::default(),
             used: AtomicU64::new(0),
             asking: Mutex::default(),
             asked: Notify::new(),
@@ -67,7 +64,7 @@ impl Learned {
             class: self.class,
             generation: self.generation + 1,
             parameters,
-            micros: AtomicU32::new(self.expected_micros()),
+            micros: self.micros.clone(),
             used: AtomicU64::new(0),
             asking: Mutex::default(),
             asked: Notify::new(),
@@ -110,17 +107,11 @@ impl Learned {
     }
 
     pub(crate) fn expected_micros(&self) -> u32 {
-        self.micros.load(Ordering::Relaxed)
+        self.micros.expected_micros()
     }
 
-    /// A sixteenth of the difference counts. Two observations at once may lose one: it is an estimate.
     pub(crate) fn observed_micros(&self, micros: u32) {
-        let before = self.micros.load(Ordering::Relaxed);
-        let seen = micros.min(Self::LONGEST_MICROS);
-        let after = before - before / 16 + seen / 16;
-        if after != before {
-            self.micros.store(after.max(1), Ordering::Relaxed);
-        }
+        self.micros.observed_micros(micros);
     }
 }
 
