@@ -5,6 +5,7 @@
 //! parameters are; here values say by themselves what they are.
 
 mod form;
+mod whole;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
-use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script};
+use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script, without_empty_end};
 
 /// Settings of single calls; see [`Pool::with`](crate::Pool::with).
 #[derive(Debug, Clone, Copy, Default)]
@@ -137,6 +138,8 @@ pub(crate) struct Leased {
     order: tokio::sync::Mutex<()>,
     /// A call was dropped before its answer came.
     unanswered: AtomicBool,
+    /// A batch's own transaction may be open; see [`whole`].
+    half_done: AtomicBool,
 }
 
 /// What a lease takes besides plain statements.
@@ -156,6 +159,7 @@ impl Leased {
             calls: AtomicUsize::new(0),
             order: tokio::sync::Mutex::new(()),
             unanswered: AtomicBool::new(false),
+            half_done: AtomicBool::new(false),
         }
     }
 }
@@ -322,8 +326,12 @@ impl<'a> Caller<'a> {
             let bound = params::encode(&*params).map_err(|error| in_batch(index, &error))?;
             encoded.push((learned, bound));
         }
-        let Lane::Shared(pool) = self.lane else {
-            return self.run_all(&encoded, deadline).await;
+        let pool = match self.lane {
+            Lane::Shared(pool) => pool,
+            Lane::Leased(leased) if leased.takes == Takes::Everything => {
+                return self.run_whole(leased, &encoded, deadline).await;
+            }
+            Lane::Leased(_) => return self.run_all(&encoded, deadline).await,
         };
         let mut again = MOST_STALE;
         loop {
@@ -339,13 +347,7 @@ impl<'a> Caller<'a> {
                     caller.commit_until(deadline).await?;
                     return Ok(done);
                 }
-                // Nothing of it is kept, so all of it may be run again.
-                Err(error)
-                    if again > 0
-                        && error.server().is_some_and(|error| error.is_stale() || error.wants_text()) =>
-                {
-                    again -= 1;
-                }
+                Err(error) if again > 0 && may_run_again(&error) => again -= 1,
                 Err(error) => return Err(error),
             }
         }
@@ -357,9 +359,18 @@ impl<'a> Caller<'a> {
         items: &[(Arc<Learned>, Bound)],
         deadline: Instant,
     ) -> Result<Vec<Executed>, Fault> {
+        let turn = self.take_turn(deadline).await?;
+        self.run_all_in_turn(items, deadline, turn).await
+    }
+
+    async fn run_all_in_turn(
+        self,
+        items: &[(Arc<Learned>, Bound)],
+        deadline: Instant,
+        turn: Turn<'_>,
+    ) -> Result<Vec<Executed>, Fault> {
         let Lane::Leased(leased) = self.lane else { return Err(mixed_up()) };
         let mut call = self.begin_call();
-        let turn = self.take_turn(deadline).await?;
         let mut answers = Vec::with_capacity(items.len());
         let mut failure = None;
         for (index, (learned, bound)) in items.iter().enumerate() {
@@ -409,20 +420,43 @@ impl<'a> Caller<'a> {
         Ok(learned)
     }
 
-    /// Runs a script of several statements.
-    pub(crate) async fn script(self, text: &str) -> Result<(), Fault> {
+    /// Runs a script of several statements, and tells whether it has left a transaction open.
+    pub(crate) async fn script(self, text: &str) -> Result<bool, Fault> {
         let deadline = self.deadline();
         let mut call = self.begin_call();
         for class in classify_script(text) {
             self.check_class(class)?;
         }
         let turn = self.take_turn(deadline).await?;
-        let what = What::Script(Bytes::copy_from_slice(text.as_bytes()));
+        let what = match without_empty_end(text) {
+            "" => What::Query(Bytes::from_static(b"DO 0")),
+            text => What::Script(Bytes::copy_from_slice(text.as_bytes())),
+        };
         let request = Request { rows: false, part: self.transaction().is_some(), ..Request::new(what) };
         call.open = 1;
         let answer = self.submit_in_turn(request, deadline, turn).await;
         call.open = 0;
-        answer.map(drop)
+        match answer? {
+            Answer::Ran(ran) => {
+                Ok(ran.results.last().is_some_and(|result| result.done.status.in_transaction()))
+            }
+            Answer::Stale(error) => Err(error),
+        }
+    }
+
+    /// Runs a script that has a lease for itself.
+    pub(crate) async fn lone_script(self, text: &str) -> Result<(), Fault> {
+        if !self.script(text).await? {
+            return Ok(());
+        }
+        // Whatever was not in the transaction has been committed.
+        let mut classes = classify_script(text).map(|class| class == Class::Transaction);
+        let is_all_of_it = classes.next() == Some(true) && !classes.any(|opens_or_ends| opens_or_ends);
+        Err(Fault::new(
+            ErrorKind::SessionState,
+            if is_all_of_it { Outcome::Failed } else { Outcome::Unknown },
+            "the script left a transaction open, which is rolled back; end it with COMMIT",
+        ))
     }
 
     /// Asks the server for nothing.
@@ -467,11 +501,15 @@ impl<'a> Caller<'a> {
     /// On a lease, waits until the calls that were polled before this one have their places.
     async fn take_turn(self, deadline: Instant) -> Result<Turn<'a>, Fault> {
         let Lane::Leased(leased) = self.lane else { return Ok(None) };
-        if let Ok(turn) = leased.order.try_lock() {
-            return Ok(Some(turn));
-        }
-        match leased.lease.until(deadline, leased.order.lock()).await {
-            Some(turn) => Ok(Some(turn)),
+        let turn = match leased.order.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(_) => leased.lease.until(deadline, leased.order.lock()).await,
+        };
+        match turn {
+            Some(turn) => {
+                whole::undo_half_done(leased, deadline).await?;
+                Ok(Some(turn))
+            }
             None => Err(Fault::timeout(
                 crate::Phase::Queue,
                 Outcome::NotSent,
@@ -568,6 +606,11 @@ fn no_lease_in_time() -> Fault {
         Outcome::NotSent,
         "timed out in phase lease: no connection was free for the batch",
     )
+}
+
+/// Nothing of a batch is kept, so all of it may be run again: a connection's knowledge was out of date.
+fn may_run_again(error: &Fault) -> bool {
+    error.server().is_some_and(|error| error.is_stale() || error.wants_text())
 }
 
 fn is_lost(error: &Fault) -> bool {

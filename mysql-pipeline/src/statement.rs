@@ -13,7 +13,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-pub(crate) use class::{Class, classify, classify_script};
+pub(crate) use class::{Class, classify, classify_script, without_empty_end};
 pub(crate) use registry::{Learned, Registry};
 pub(crate) use text::fill;
 
