@@ -1,58 +1,12 @@
-//! Shared connections are stateless: what would change them is refused, and what slips through is caught.
+//! What slips through on PostgreSQL: settings that the server reports, and everything that a session of its can hold.
 
-use integration_tests::{eventually, own_name, pool, postgres};
-use pg_pipeline::{ErrorKind, Outcome, Pool};
+use integration_tests::{eventually, own_name};
 
-#[tokio::test]
-async fn what_changes_a_shared_session_is_refused_before_it_is_sent() {
-    let pool = pool().await;
-    let refused = [
-        "BEGIN",
-        "  \n\t begin isolation level serializable",
-        "-- a comment\nBEGIN",
-        "/* a /* nested */ comment */ START TRANSACTION",
-        ";; COMMIT",
-        "ROLLBACK",
-        "SAVEPOINT s",
-        "SET search_path = pg_catalog",
-        "/**/SET/**/LOCAL x.y = 1",
-        "RESET ALL",
-        "LISTEN channel",
-        "UNLISTEN *",
-        "DISCARD ALL",
-        "DECLARE c CURSOR FOR SELECT 1",
-        "PREPARE p AS SELECT 1",
-        "DEALLOCATE ALL",
-        "CREATE TEMP TABLE t (a int)",
-        "LOCK TABLE pg_class",
-        "COPY (SELECT 1) TO STDOUT",
-    ];
-    let writes = |pool: &Pool| pool.stats().pipes.iter().map(|pipe| pipe.writes).sum::<u64>();
-    pool.ping().await.expect("alive");
-    eventually("set-up is over", || async { pool.stats().in_flight() == 0 }).await;
-    let before = writes(&pool);
-    for sql in refused {
-        let error = pool.execute(sql, ()).await.expect_err(sql);
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent), "{sql}");
-        let mut batch = pool.batch();
-        batch.push("SELECT 1", ());
-        batch.push(sql, ());
-        let error = batch.execute().await.expect_err(sql);
-        assert_eq!(error.kind(), ErrorKind::SessionState, "{sql}");
-        assert!(error.to_string().contains("batch item 1"), "{error}");
-    }
-    assert_eq!(writes(&pool), before, "nothing was written");
-    let error = pool.execute("BEGIN", ()).await.expect_err("refused");
-    assert!(
-        error.to_string().contains("pool.begin()") && error.to_string().contains("pool.session()"),
-        "{error}"
-    );
-    pool.close().await;
-}
+use super::side::{Pool, config, pool};
 
 #[tokio::test]
 async fn settings_that_slip_through_do_not_outlive_their_statement() {
-    let config = postgres().await.application_name("before");
+    let config = config().await.application_name("before");
     let pool = Pool::builder(config).connections(1).connect().await.expect("a pool");
     let show = || async {
         let (name,): (String,) =
@@ -64,7 +18,7 @@ async fn settings_that_slip_through_do_not_outlive_their_statement() {
     pool.execute("SELECT set_config('application_name', 'after', false)", ()).await.expect("it ran");
     assert_eq!(show().await, "before");
     let function = own_name("changes_settings");
-    let other = integration_tests::pool().await;
+    let other = super::side::pool().await;
     other.batch_execute(&format!(
         "CREATE PROCEDURE {function}() LANGUAGE plpgsql AS $$ BEGIN SET application_name = 'after'; END $$"
     ))
@@ -113,7 +67,7 @@ async fn no_neighbours_write_is_lost_when_settings_slip_through() {
 
 #[tokio::test]
 async fn a_session_is_reset_before_others_use_its_connection() {
-    let config = postgres().await;
+    let config = config().await;
     let pool = Pool::builder(config)
         .connections(2)
         .setup(["SET application_name = 'set up'", "SET extra_float_digits = 0"])
@@ -156,21 +110,5 @@ async fn a_session_is_reset_before_others_use_its_connection() {
         })
         .await;
     }
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn a_script_that_leaves_its_transaction_open_is_no_success() {
-    let pool = pool().await;
-    let table = own_name("half_done");
-    let error = pool
-        .batch_execute(&format!("CREATE TABLE {table} (n int8); BEGIN; INSERT INTO {table} VALUES (1)"))
-        .await
-        .expect_err("nothing of it stays");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::Failed));
-    assert!(error.to_string().contains("COMMIT"), "{error}");
-    pool.batch_execute(&format!("BEGIN; CREATE TABLE {table} (n int8); COMMIT; DROP TABLE {table}"))
-        .await
-        .expect("a whole one");
     pool.close().await;
 }

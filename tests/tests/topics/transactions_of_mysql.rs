@@ -1,81 +1,15 @@
-//! Transactions and batches on MySQL: all or nothing, also after a deadlock in the middle of pipelined statements.
+//! Transactions as only MySQL has them: a deadlock undoes all of them and the server goes on, a failure undoes its
+//! statement alone, and many statements commit by themselves.
 
-use integration_tests::mysql::{drop_table, pool, table};
-use integration_tests::{eventually, poll_then_drop};
-use mysql_pipeline::{DatabaseError, ErrorKind, Outcome, Pool, Transaction};
+use integration_tests::eventually;
 
-async fn count(pool: &Pool, table: &str) -> i64 {
-    let (count,): (i64,) =
-        pool.query_one(format!("SELECT COUNT(*) FROM {table}"), ()).await.expect("a count");
-    count
-}
-
-#[tokio::test]
-async fn what_is_committed_is_kept_and_everything_else_is_not() {
-    let pool = pool().await;
-    let table = table(&pool, "kept", "n INT PRIMARY KEY").await;
-    let insert = format!("INSERT INTO {table} VALUES (?)");
-
-    let tx = pool.begin().await.expect("a lease");
-    for n in 0..3 {
-        tx.execute(&insert, (n,)).await.expect("inserted");
-    }
-    assert_eq!(count(&pool, &table).await, 0, "nobody else sees it");
-    tx.commit().await.expect("committed");
-    assert_eq!(count(&pool, &table).await, 3);
-
-    let tx = pool.begin().await.expect("a lease");
-    tx.execute(&insert, (10,)).await.expect("inserted");
-    tx.rollback().await.expect("rolled back");
-
-    let tx = pool.begin().await.expect("a lease");
-    tx.execute(&insert, (11,)).await.expect("inserted");
-    drop(tx);
-
-    // A statement that fails is undone alone.
-    let tx = pool.begin().await.expect("a lease");
-    tx.execute(&insert, (12,)).await.expect("inserted");
-    let twice = tx.execute(&insert, (12,)).await.expect_err("a duplicate");
-    assert_eq!(twice.as_database().map(DatabaseError::number), Some(1062));
-    tx.commit().await.expect("committed");
-    assert_eq!(count(&pool, &table).await, 4);
-
-    pool.begin().await.expect("a lease").commit().await.expect("nothing to do");
-    // Autocommit is on again wherever it was off.
-    for _ in 0..64 {
-        let (autocommit,): (i64,) = pool.query_one("SELECT @@autocommit", ()).await.expect("a row");
-        assert_eq!(autocommit, 1);
-    }
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn pipelined_statements_run_in_order() {
-    let pool = pool().await;
-    let table = table(&pool, "ordered", "n INT PRIMARY KEY").await;
-    let tx = pool.begin().await.expect("a lease");
-    let (insert, update, select) = (
-        format!("INSERT INTO {table} VALUES (?)"),
-        format!("UPDATE {table} SET n = n + ?"),
-        format!("SELECT n FROM {table}"),
-    );
-    // Each of them is cold: the second must not overtake the first while that is being prepared.
-    let (_, _, (n,)) = tokio::try_join!(
-        tx.execute(&insert, (1,)),
-        tx.execute(&update, (10,)),
-        tx.query_one::<(i32,)>(&select, ())
-    )
-    .expect("all of them");
-    assert_eq!(n, 11);
-    tx.commit().await.expect("committed");
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
+use super::side::{
+    DatabaseError, Error, ErrorKind, Outcome, Pool, Transaction, count, drop_table, pool, table,
+};
 
 /// Makes `victim`, which has locked row 1 and much else, and another transaction wait for each other; the server ends
 /// the one that has changed less.
-async fn collide(pool: &Pool, table: &str, victim: &Transaction) -> Vec<Result<u64, mysql_pipeline::Error>> {
+async fn collide(pool: &Pool, table: &str, victim: &Transaction) -> Vec<Result<u64, Error>> {
     let other = pool.begin().await.expect("a lease");
     let update = format!("UPDATE {table} SET m = m + 1 WHERE n = ?");
     for n in 2..=20 {
@@ -170,31 +104,6 @@ async fn an_error_that_was_not_waited_for_keeps_the_transaction_from_being_commi
 }
 
 #[tokio::test]
-async fn a_transaction_dropped_at_any_poll_leaves_nothing_behind() {
-    let pool = pool().await;
-    let table = table(&pool, "dropped", "n INT PRIMARY KEY").await;
-    for polls in 0..40 {
-        let work = async {
-            let tx = pool.begin().await?;
-            tx.execute(format!("INSERT INTO {table} VALUES (?)"), (polls,)).await?;
-            // Far more often than it is polled here: it is dropped before it ends.
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
-            tx.commit().await
-        };
-        assert!(poll_then_drop(work, polls).await.is_none());
-    }
-    for _ in 0..64 {
-        let (n, autocommit): (i64, i64) =
-            pool.query_one(format!("SELECT COUNT(*), @@autocommit FROM {table}"), ()).await.expect("a row");
-        assert_eq!((n, autocommit), (0, 1));
-    }
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
 async fn what_would_end_a_transaction_behind_its_back_is_refused() {
     let pool = pool().await;
     let tx = pool.begin().await.expect("a lease");
@@ -213,33 +122,27 @@ async fn what_would_end_a_transaction_behind_its_back_is_refused() {
 }
 
 #[tokio::test]
-async fn a_batch_is_all_or_nothing() {
+async fn autocommit_is_on_again_wherever_it_was_off() {
     let pool = pool().await;
-    let table = table(&pool, "batch", "n INT PRIMARY KEY").await;
+    let table = table(&pool, "autocommit", "n INT PRIMARY KEY").await;
     let insert = format!("INSERT INTO {table} VALUES (?)");
-    let mut batch = pool.batch();
-    for n in 0..100 {
-        batch.push(&insert, (n,));
+    for n in 0..12 {
+        let tx = pool.begin().await.expect("a lease");
+        tx.execute(&insert, (n,)).await.expect("inserted");
+        // A statement that fails is undone alone.
+        let twice = tx.execute(&insert, (n,)).await.expect_err("a duplicate");
+        assert_eq!(twice.as_database().map(DatabaseError::number), Some(1062));
+        match n % 3 {
+            0 => tx.commit().await.expect("committed"),
+            1 => tx.rollback().await.expect("rolled back"),
+            _ => drop(tx),
+        }
     }
-    let done = batch.execute().await.expect("all of them");
-    assert_eq!((done.len(), count(&pool, &table).await), (100, 100));
-
-    let mut batch = pool.batch();
-    for n in [200, 201, 5, 202] {
-        batch.push(&insert, (n,));
+    assert_eq!(count(&pool, &table).await, 4);
+    for _ in 0..64 {
+        let (autocommit,): (i64,) = pool.query_one("SELECT @@autocommit", ()).await.expect("a row");
+        assert_eq!(autocommit, 1);
     }
-    let error = batch.execute().await.expect_err("a duplicate");
-    assert_eq!(error.as_database().map(DatabaseError::number), Some(1062));
-    assert!(error.to_string().contains("batch item 2"), "{error}");
-    assert_eq!(count(&pool, &table).await, 100);
-
-    let mut batch = pool.batch();
-    batch.push(&insert, (300,));
-    batch.push(format!("CREATE TABLE {table}_x (n INT)"), ());
-    let error = batch.execute().await.expect_err("it would commit");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent));
-    assert!(pool.batch().execute().await.expect("nothing to do").is_empty());
-    assert_eq!(count(&pool, &table).await, 100);
     drop_table(&pool, &table).await;
     pool.close().await;
 }

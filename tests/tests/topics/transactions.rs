@@ -1,29 +1,31 @@
 //! Transactions: what is committed stays, everything else is undone, and no connection that others use is ever left
 //! inside of one.
 
-use integration_tests::{
-    all_shared, connections, drop_table, eventually, named_pool, own_name, poll_then_drop, pool, postgres,
-    table, writes,
-};
-use pg_pipeline::{Error, ErrorKind, Outcome, Pool, Statement};
+use integration_tests::{eventually, own_name, poll_then_drop};
 
-async fn values(pool: &Pool, table: &str) -> Vec<i32> {
+use super::side::dialect::{TRANSACTION_CONTROL, sleep};
+use super::side::{
+    ErrorKind, Outcome, Pool, Statement, Transaction, all_shared, drop_table, in_transaction, named_pool,
+    pool, pool_of, sql, table, writes,
+};
+
+pub(super) async fn values(pool: &Pool, table: &str) -> Vec<i32> {
     let rows: Vec<(i32,)> =
         pool.query(format!("SELECT n FROM {table} ORDER BY id"), ()).await.expect("the table's rows");
     rows.into_iter().map(|(n,)| n).collect()
 }
 
-const NOTHING: [i32; 0] = [];
-const COLUMNS: &str = "id serial PRIMARY KEY, n int4 UNIQUE";
+pub(super) const NOTHING: [i32; 0] = [];
+pub(super) const COLUMNS: &str = "id serial PRIMARY KEY, n int4 UNIQUE";
 
-fn insert(table: &str) -> String {
-    format!("INSERT INTO {table} (n) VALUES ($1)")
+pub(super) fn insert(table: &str) -> String {
+    sql(format!("INSERT INTO {table} (n) VALUES ($1)"))
 }
 
 /// Nothing of a pool is inside of a transaction, and no lease is held.
 async fn nothing_is_left_open(pool: &Pool, other: &Pool, name: &str) {
     eventually("no lease is held", || async { pool.stats().leased == 0 }).await;
-    assert_eq!(connections(other, name, "idle in transaction%").await, 0);
+    assert_eq!(in_transaction(other, name).await, 0);
 }
 
 #[tokio::test]
@@ -62,7 +64,7 @@ async fn the_first_statement_is_inside_of_the_transaction_known_or_not() {
     let table = table(&pool, "first_statement", COLUMNS).await;
     // A text that nobody has run before, with and without parameters.
     let tx = pool.begin().await.expect("a transaction");
-    tx.execute(format!("INSERT INTO {table} (n) VALUES ($1) RETURNING 'unknown'"), (1,))
+    tx.execute(sql(format!("INSERT INTO {table} (n) VALUES ($1) /* unknown */")), (1,))
         .await
         .expect("a write");
     drop(tx);
@@ -83,7 +85,7 @@ async fn the_first_statement_is_inside_of_the_transaction_known_or_not() {
     drop(tx);
     let tx = pool.begin().await.expect("a transaction");
     let mut batch = tx.batch();
-    batch.push(format!("INSERT INTO {table} (n) VALUES ($1) RETURNING 'batch'"), (40,));
+    batch.push(sql(format!("INSERT INTO {table} (n) VALUES ($1) /* batch */")), (40,));
     batch.push(insert(&table), (41,));
     assert_eq!(batch.execute().await.expect("a batch").len(), 2);
     drop(tx);
@@ -91,59 +93,6 @@ async fn the_first_statement_is_inside_of_the_transaction_known_or_not() {
     assert_eq!(values(&pool, &table).await, NOTHING, "all were rolled back");
     drop_table(&pool, &table).await;
     pool.close().await;
-}
-
-#[tokio::test]
-async fn a_first_statement_that_cannot_be_parsed_fails_the_transaction() {
-    let pool = pool().await;
-    let table = table(&pool, "unparsable", COLUMNS).await;
-    let tx = pool.begin().await.expect("a transaction");
-    let error =
-        tx.execute(format!("SELECT nothing_like_it FROM {table}"), ()).await.expect_err("no such column");
-    assert_eq!((error.kind(), error.sqlstate()), (ErrorKind::Database, Some("42703")));
-    let error = tx.execute(insert(&table), (1,)).await.expect_err("as in every failed transaction");
-    assert_eq!((error.outcome(), error.sqlstate()), (Outcome::Failed, Some("25P02")));
-    tx.commit().await.expect_err("nothing to commit");
-    assert_eq!(values(&pool, &table).await, NOTHING);
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn begin_shares_the_first_statements_exchange() {
-    let pool = pool().await;
-    let table = table(&pool, "one_exchange", COLUMNS).await;
-    let statement = Statement::new(insert(&table));
-    all_shared(&pool).await;
-    // Every pipe and the pool know what they need to know.
-    for _ in 0..8 {
-        let leases = transactions(&pool, 6).await;
-        for (n, tx) in leases.iter().enumerate() {
-            tx.execute(&statement, (n as i32,)).await.expect("a write");
-            tx.execute("SELECT 1", ()).await.expect("a query");
-        }
-    }
-    eventually("all leases are back", || async { pool.stats().leased == 0 }).await;
-    all_shared(&pool).await;
-    let before = writes(&pool);
-    let tx = pool.begin().await.expect("a transaction");
-    assert_eq!(writes(&pool), before, "begin() sends nothing");
-    tx.execute(&statement, (1,)).await.expect("a write");
-    assert_eq!(writes(&pool), before + 1, "BEGIN and the statement in one");
-    tx.commit().await.expect("committed");
-    assert_eq!(writes(&pool), before + 2);
-    all_shared(&pool).await;
-    assert_eq!(writes(&pool), before + 2, "a clean return costs nothing");
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-async fn transactions(pool: &Pool, count: usize) -> Vec<pg_pipeline::Transaction> {
-    let mut leases = Vec::new();
-    for _ in 0..count {
-        leases.push(pool.begin().await.expect("a transaction"));
-    }
-    leases
 }
 
 #[tokio::test]
@@ -166,6 +115,7 @@ async fn a_dropped_transaction_is_rolled_back_in_every_state() {
         // Open.
         let tx = pool.begin().await.expect("a transaction");
         tx.execute(&insert, (2,)).await.expect("a write");
+        assert!(in_transaction(&other, &name).await >= 1, "and seen to be");
         drop(tx);
         // Failed.
         let tx = pool.begin().await.expect("a transaction");
@@ -179,7 +129,7 @@ async fn a_dropped_transaction_is_rolled_back_in_every_state() {
                 tokio::join!(
                     tx.execute(&insert, (4,)),
                     tx.execute(&insert, (5,)),
-                    tx.execute("SELECT pg_sleep(0.01)", ()),
+                    tx.execute(sleep(0.01), ()),
                     tx.execute(&insert, (6,)),
                 )
             },
@@ -206,13 +156,13 @@ async fn a_transaction_cancelled_at_any_poll_leaves_nothing_open() {
     let table = table(&other, "cancelled", COLUMNS).await;
     let insert = insert(&table);
     let mut completed = 0;
-    for polls in 0..20 {
+    for polls in 0..40 {
         let number = 2 * polls as i32;
         let whole = async {
             let tx = pool.begin().await?;
             tx.execute(&insert, (number,)).await?;
             // Never seen before: it takes an exchange more.
-            tx.execute(format!("INSERT INTO {table} (n) VALUES ($1) RETURNING {polls}"), (-1 - number,))
+            tx.execute(sql(format!("INSERT INTO {table} (n) VALUES ($1) /* {polls} */")), (-1 - number,))
                 .await?;
             tx.commit().await
         };
@@ -234,30 +184,11 @@ async fn a_transaction_cancelled_at_any_poll_leaves_nothing_open() {
 }
 
 #[tokio::test]
-async fn a_commit_that_the_server_turns_into_a_rollback_is_an_error() {
-    let pool = pool().await;
-    let table = table(&pool, "turned", COLUMNS).await;
-    let insert = insert(&table);
-    let tx = pool.begin().await.expect("a transaction");
-    tx.execute(&insert, (1,)).await.expect("a write");
-    let error = tx.execute(&insert, (1,)).await.expect_err("a duplicate");
-    assert_eq!(error.sqlstate(), Some("23505"));
-    let error = tx.execute(&insert, (2,)).await.expect_err("the transaction has failed");
-    assert_eq!((error.kind(), error.sqlstate()), (ErrorKind::Database, Some("25P02")));
-    let error = tx.commit().await.expect_err("rolled back");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed));
-    assert!(error.to_string().contains("rolled the transaction back"), "{error}");
-    assert_eq!(values(&pool, &table).await, NOTHING);
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
 async fn pipelined_statements_run_in_the_order_of_their_first_poll() {
     let pool = pool().await;
     let table = table(&pool, "order", COLUMNS).await;
     let known = Statement::new(insert(&table));
-    let unknown = |n: i32, round: i32| format!("INSERT INTO {table} (n) VALUES ($1) RETURNING {n}, {round}");
+    let unknown = |n: i32, round: i32| sql(format!("INSERT INTO {table} (n) VALUES ($1) /* {n}, {round} */"));
     pool.execute(&known, (-1,)).await.expect("known from here on");
     pool.execute(format!("TRUNCATE {table}"), ()).await.expect("empty");
     for round in 0..20 {
@@ -287,100 +218,13 @@ async fn pipelined_statements_run_in_the_order_of_their_first_poll() {
 }
 
 #[tokio::test]
-async fn a_failure_among_pipelined_statements_is_told_apart_from_what_it_brings_down() {
-    let pool = pool().await;
-    let table = table(&pool, "brings_down", COLUMNS).await;
-    let insert = Statement::new(insert(&table));
-    pool.execute(&insert, (0,)).await.expect("known from here on");
-    let tx = pool.begin().await.expect("a transaction");
-    let (first, duplicate, behind) =
-        tokio::join!(tx.execute(&insert, (1,)), tx.execute(&insert, (1,)), tx.execute(&insert, (2,)));
-    first.expect("before the failure");
-    assert_eq!(duplicate.expect_err("the cause").sqlstate(), Some("23505"));
-    assert_eq!(behind.expect_err("brought down").sqlstate(), Some("25P02"));
-    tx.rollback().await.expect("rolled back");
-    assert_eq!(values(&pool, &table).await, [0]);
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn a_deferred_constraint_is_an_error_at_commit_and_at_sync() {
-    let pool = pool().await;
-    let table = table(&pool, "deferred", "id serial, n int4, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED").await;
-    let insert = Statement::new(insert(&table));
-    pool.execute(&insert, (1,)).await.expect("the first");
-    // Its CommandComplete comes before the error that Sync raises; beside it others run in the same pipe.
-    for round in 0..20 {
-        let (before, duplicate, behind) = tokio::join!(
-            pool.execute(&insert, (10 + round,)),
-            pool.execute(&insert, (1,)),
-            pool.execute(&insert, (100 + round,)),
-        );
-        before.expect("its own");
-        behind.expect("its own");
-        let error = duplicate.expect_err("a duplicate");
-        assert_eq!((error.outcome(), error.sqlstate()), (Outcome::Failed, Some("23505")));
-    }
-    let mut batch = pool.batch();
-    batch.push(&insert, (1_000,));
-    batch.push(&insert, (1,));
-    assert_eq!(batch.execute().await.expect_err("a duplicate").sqlstate(), Some("23505"));
-    let tx = pool.begin().await.expect("a transaction");
-    tx.execute(&insert, (1,)).await.expect("deferred");
-    let error = tx.commit().await.expect_err("a duplicate");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed));
-    assert_eq!(error.as_database().and_then(|error| error.table()), Some(table.as_str()));
-    let (count,): (i64,) =
-        pool.query_one(format!("SELECT count(*) FROM {table}"), ()).await.expect("a count");
-    assert_eq!(count, 41);
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn a_serialization_failure_is_retryable() {
-    let pool = pool().await;
-    let table = table(&pool, "serializable", COLUMNS).await;
-    let read = format!("SELECT coalesce(sum(n), 0) FROM {table}");
-    let insert = insert(&table);
-    let (one, two) = (pool.begin().await.expect("one"), pool.begin().await.expect("two"));
-    for tx in [&one, &two] {
-        tx.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", ()).await.expect("serializable");
-        let _: (i64,) = tx.query_one(&read, ()).await.expect("a sum");
-    }
-    one.execute(&insert, (1,)).await.expect("a write");
-    one.commit().await.expect("the first wins");
-    let failed: Error = async {
-        two.execute(&insert, (2,)).await?;
-        two.commit().await
-    }
-    .await
-    .expect_err("the second loses");
-    assert_eq!((failed.kind(), failed.sqlstate()), (ErrorKind::Database, Some("40001")));
-    assert!(failed.is_retryable());
-    // Nothing of it stays behind, and the whole unit of work may run again.
-    let tx = pool.begin().await.expect("again");
-    tx.execute(&insert, (2,)).await.expect("a write");
-    tx.commit().await.expect("committed");
-    assert_eq!(values(&pool, &table).await, [1, 2]);
-    let (level,): (String,) =
-        pool.query_one("SELECT current_setting('transaction_isolation')", ()).await.expect("a setting");
-    assert_eq!(level, "read committed");
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
 async fn transaction_control_by_text_is_refused_and_savepoints_are_not() {
     let pool = pool().await;
     let table = table(&pool, "by_text", COLUMNS).await;
     let insert = insert(&table);
     let tx = pool.begin().await.expect("a transaction");
     tx.execute(&insert, (1,)).await.expect("a write");
-    for sql in
-        ["COMMIT", "/* */ rollback", "BEGIN", "END", "ABORT", "PREPARE TRANSACTION 'x'", "COMMIT AND CHAIN"]
-    {
+    for sql in TRANSACTION_CONTROL {
         let error = tx.execute(sql, ()).await.expect_err(sql);
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent), "{sql}");
         assert!(error.to_string().contains("commit()"), "{error}");
@@ -398,32 +242,8 @@ async fn transaction_control_by_text_is_refused_and_savepoints_are_not() {
 }
 
 #[tokio::test]
-async fn a_script_that_ends_the_transaction_does_not_make_its_commit_a_success() {
-    let pool = pool().await;
-    let table = table(&pool, "ends", COLUMNS).await;
-    let insert = insert(&table);
-    for script in ["SELECT 1; ROLLBACK", "SELECT 1; COMMIT", "SAVEPOINT s; ROLLBACK; SELECT 2"] {
-        let tx = pool.begin().await.expect("a transaction");
-        tx.execute(&insert, (1,)).await.expect("a write");
-        let error = tx.batch_execute(script).await.expect_err("it ended the transaction");
-        assert_eq!(
-            (error.kind(), error.outcome()),
-            (ErrorKind::SessionState, Outcome::Completed),
-            "{script}"
-        );
-        let error = tx.execute(&insert, (2,)).await.expect_err("there is no transaction any more");
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent), "{script}");
-        let error = tx.commit().await.expect_err("there is nothing to commit");
-        assert_eq!(error.kind(), ErrorKind::SessionState, "{script}");
-        pool.execute(format!("DELETE FROM {table}"), ()).await.expect("empty");
-    }
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
-#[tokio::test]
 async fn statements_batches_and_scripts_mix_in_one_transaction() {
-    let pool = Pool::builder(postgres().await).connections(2).connect().await.expect("a pool");
+    let pool = pool_of(2).await;
     let table = table(&pool, "mixed", COLUMNS).await;
     let insert = insert(&table);
     for commits in [false, true] {
@@ -434,7 +254,7 @@ async fn statements_batches_and_scripts_mix_in_one_transaction() {
         tx.execute(&insert, (3,)).await.expect("a statement");
         let mut batch = tx.batch();
         batch.push(&insert, (4,));
-        batch.push(format!("DELETE FROM {table} WHERE n = $1"), (1,));
+        batch.push(sql(format!("DELETE FROM {table} WHERE n = $1")), (1,));
         batch.execute().await.expect("a batch");
         tx.batch_execute("").await.expect("an empty script");
         if commits {
@@ -444,6 +264,83 @@ async fn statements_batches_and_scripts_mix_in_one_transaction() {
         }
     }
     assert_eq!(values(&pool, &table).await, [2, 3, 4]);
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+/// Two transactions that wait for each other, with more statements on their way behind those that wait.
+#[tokio::test]
+async fn a_deadlock_is_retryable_and_nothing_that_was_behind_it_stays() {
+    let pool = pool().await;
+    let table = table(&pool, "deadlock", COLUMNS).await;
+    for n in [1, 2] {
+        pool.execute(insert(&table), (n,)).await.expect("a row");
+    }
+    let touch = sql(format!("UPDATE {table} SET n = n + 100 WHERE n = $1"));
+    let insert = insert(&table);
+    for commits in [true, false] {
+        let (one, two) = (pool.begin().await.expect("one"), pool.begin().await.expect("two"));
+        one.execute(&touch, (1,)).await.expect("locked");
+        two.execute(&touch, (2,)).await.expect("locked");
+        let cross = async |tx: &Transaction, wants: i32, behind: i32| {
+            let (closes, first, second) = tokio::join!(
+                tx.execute(&touch, (wants,)),
+                tx.execute(&insert, (behind,)),
+                tx.execute(&insert, (behind + 1,)),
+            );
+            closes.and(first).and(second).map(drop)
+        };
+        let (first, second) = tokio::join!(cross(&one, 2, 10), cross(&two, 1, 20));
+        let (winner, loser, error) = match (first, second) {
+            (Ok(()), Err(error)) => (one, two, error),
+            (Err(error), Ok(())) => (two, one, error),
+            other => panic!("one of them is given up: {other:?}"),
+        };
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed), "{error}");
+        assert!(error.is_retryable(), "{error}");
+        if commits {
+            let error = loser.commit().await.expect_err("there is nothing to commit");
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed), "{error}");
+        } else {
+            drop(loser);
+        }
+        winner.rollback().await.expect("rolled back");
+        eventually("all leases are back", || async { pool.stats().leased == 0 }).await;
+        assert_eq!(values(&pool, &table).await, [1, 2], "nothing of either stays");
+    }
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn savepoints_by_text_undo_what_came_behind_them() {
+    let pool = pool().await;
+    let table = table(&pool, "savepoints", COLUMNS).await;
+    let insert = insert(&table);
+    let tx = pool.begin().await.expect("a transaction");
+    tx.execute(&insert, (1,)).await.expect("a write");
+    for (name, n) in [("a", 2), ("b", 3)] {
+        tx.execute(format!("SAVEPOINT {name}"), ()).await.expect("a savepoint");
+        tx.execute(&insert, (n,)).await.expect("a write");
+    }
+    // Pipelined with others, and in a script.
+    tokio::try_join!(
+        async { tx.execute("ROLLBACK TO SAVEPOINT b", ()).await.map(drop) },
+        async { tx.execute(&insert, (4,)).await.map(drop) },
+        tx.batch_execute("RELEASE SAVEPOINT a; SELECT 1"),
+        async { tx.execute(&insert, (5,)).await.map(drop) },
+    )
+    .expect("all run");
+    let error = tx.execute("ROLLBACK TO SAVEPOINT a", ()).await.expect_err("it was released");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed), "{error}");
+    drop(tx);
+    let tx = pool.begin().await.expect("a transaction");
+    tx.execute("SAVEPOINT first", ()).await.expect("also as the first statement");
+    tx.execute(&insert, (1,)).await.expect("a write");
+    tx.execute("ROLLBACK TO SAVEPOINT first", ()).await.expect("back");
+    tx.execute(&insert, (6,)).await.expect("a write");
+    tx.commit().await.expect("committed");
+    assert_eq!(values(&pool, &table).await, [6]);
     drop_table(&pool, &table).await;
     pool.close().await;
 }

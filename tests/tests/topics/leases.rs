@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use integration_tests::{
-    all_shared, connections, eventually, named_pool, own_name, poll_then_drop, pool, postgres,
+use integration_tests::{eventually, own_name, poll_then_drop};
+
+use super::side::dialect::{ECHO_LONG, EXP, NO_SUCH_TABLE, REMEMBERED, lock, remember, sleep};
+use super::side::{
+    ErrorKind, Outcome, Phase, PipeState, Pool, Session, active, all_shared, config, connections,
+    in_transaction, is_free, loopback, named_pool, number, pool, pool_of, sql,
 };
-use pg_pipeline::{Config, ErrorKind, Outcome, Phase, PipeState, Pool, Session};
 
 async fn all_leases(pool: &Pool) -> Vec<Session> {
     let mut sessions = Vec::new();
@@ -20,7 +23,7 @@ async fn all_leases(pool: &Pool) -> Vec<Session> {
 async fn when_all_leases_are_held_the_next_one_fails_in_time_and_queries_go_on() {
     let acquire_timeout = Duration::from_millis(300);
     let pool =
-        Pool::builder(postgres().await).acquire_timeout(acquire_timeout).connect().await.expect("a pool");
+        Pool::builder(config().await).acquire_timeout(acquire_timeout).connect().await.expect("a pool");
     all_shared(&pool).await;
     let held = all_leases(&pool).await;
     // Of eight pipes two always stay shared.
@@ -60,7 +63,7 @@ async fn when_all_leases_are_held_the_next_one_fails_in_time_and_queries_go_on()
 
 #[tokio::test]
 async fn who_waits_longest_is_served_first() {
-    let pool = Pool::builder(postgres().await).connections(2).connect().await.expect("a pool");
+    let pool = pool_of(2).await;
     all_shared(&pool).await;
     let first = pool.session().await.expect("the only lease");
     let served = Arc::new(Mutex::new(Vec::new()));
@@ -97,7 +100,7 @@ async fn nobody_is_overtaken_for_long() {
                     let waited = began.elapsed();
                     longest = longest.max(waited);
                     sum += waited;
-                    tx.execute("SELECT pg_sleep(0.01)", ()).await.expect("works");
+                    tx.execute(sleep(0.01), ()).await.expect("works");
                     tx.rollback().await.expect("over");
                 }
                 (longest, sum / 10)
@@ -152,7 +155,7 @@ async fn a_thousand_waiters_that_give_up_leave_the_lease_to_the_next_one() {
 
 #[tokio::test]
 async fn an_acquisition_cancelled_at_any_poll_loses_no_lease() {
-    let pool = Pool::builder(postgres().await).connections(2).connect().await.expect("a pool");
+    let pool = pool_of(2).await;
     all_shared(&pool).await;
     for polls in 0..20 {
         if let Some(session) = poll_then_drop(pool.session(), polls % 5).await {
@@ -169,7 +172,7 @@ async fn an_acquisition_cancelled_at_any_poll_loses_no_lease() {
 
 #[tokio::test]
 async fn of_two_pipes_one_can_be_leased_and_of_one_none() {
-    let two = Pool::builder(postgres().await)
+    let two = Pool::builder(config().await)
         .connections(2)
         .acquire_timeout(Duration::from_millis(100))
         .connect()
@@ -185,7 +188,7 @@ async fn of_two_pipes_one_can_be_leased_and_of_one_none() {
     two.begin().await.expect("a lease again").execute("SELECT 1", ()).await.expect("works");
     two.close().await;
 
-    let one = Pool::builder(postgres().await).connections(1).connect().await.expect("a pool");
+    let one = pool_of(1).await;
     for error in [
         one.begin().await.map(drop).expect_err("none"),
         one.session().await.map(drop).expect_err("none"),
@@ -203,8 +206,7 @@ async fn without_a_connection_to_lease_the_reason_is_told() {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind(([127, 0, 0, 1], 0).into()).expect("a port that nobody listens on");
     let port = socket.local_addr().expect("its number").port();
-    let config =
-        Config::new().host("127.0.0.1").port(port).user("u").acquire_timeout(Duration::from_millis(200));
+    let config = loopback(port).acquire_timeout(Duration::from_millis(200));
     let pool = Pool::builder(config).connect_lazy().expect("never waits");
     let error = pool.begin().await.expect_err("no server");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Lease)));
@@ -219,25 +221,18 @@ async fn without_a_connection_to_lease_the_reason_is_told() {
 async fn a_session_keeps_its_state_across_statements() {
     let pool = pool().await;
     let session = pool.session().await.expect("a session");
-    let (own,): (i32,) = session.query_one("SELECT pg_backend_pid()", ()).await.expect("a number");
-    session.execute("SET application_name = 'kept'", ()).await.expect("set");
-    session.execute("CREATE TEMP TABLE scratch (n int4)", ()).await.expect("created");
-    session
-        .execute("DECLARE held CURSOR WITH HOLD FOR SELECT generate_series(1, 5)", ())
-        .await
-        .expect("declared");
+    let own = number(&session).await;
+    session.execute(remember("kept"), ()).await.expect("set");
+    session.execute("CREATE TEMPORARY TABLE scratch (n int4)", ()).await.expect("created");
     for n in 0..20 {
-        session.execute("INSERT INTO scratch VALUES ($1)", (n,)).await.expect("a write");
+        session.execute(sql("INSERT INTO scratch VALUES ($1)"), (n,)).await.expect("a write");
         // The others' work changes nothing here.
         pool.execute("SELECT 1", ()).await.expect("works");
     }
-    let (pid, name, count): (i32, String, i64) = session
-        .query_one("SELECT pg_backend_pid(), current_setting('application_name'), count(*) FROM scratch", ())
-        .await
-        .expect("a look");
-    assert_eq!((pid, name.as_str(), count), (own, "kept", 20));
-    let fetched: Vec<(i32,)> = session.query("FETCH 3 FROM held", ()).await.expect("rows");
-    assert_eq!(fetched, [(1,), (2,), (3,)]);
+    assert_eq!(number(&session).await, own);
+    let (word,): (String,) = session.query_one(REMEMBERED, ()).await.expect("a word");
+    let (count,): (i64,) = session.query_one("SELECT count(*) FROM scratch", ()).await.expect("a count");
+    assert_eq!((word.as_str(), count), ("kept", 20));
     drop(session);
     pool.close().await;
 }
@@ -246,60 +241,46 @@ async fn a_session_keeps_its_state_across_statements() {
 async fn what_a_session_held_is_free_when_it_is_dropped() {
     let name = own_name("held");
     let (pool, other) = (named_pool(&name).await, pool().await);
-    let key = i64::from(std::process::id()) << 20;
+    let key = std::process::id();
     for state in ["at rest", "in a transaction", "in a failed transaction", "under way"] {
         let session = pool.session().await.expect("a session");
-        let (pid,): (i32,) = session.query_one("SELECT pg_backend_pid()", ()).await.expect("a number");
         session
             .batch_execute(&format!(
-                "SELECT pg_advisory_lock({key}); LISTEN {name}; CREATE TEMP TABLE scratch (n int4); \
-                 SET application_name = '{name}'; SET work_mem = '123kB'"
+                "{}; CREATE TEMPORARY TABLE scratch (n int4); {}",
+                lock(key),
+                remember("mine")
             ))
             .await
             .expect("held");
-        let (free,): (bool,) =
-            other.query_one("SELECT pg_try_advisory_lock($1)", (key,)).await.expect("an answer");
-        assert!(!free, "{state}");
+        assert!(!is_free(&other, key).await, "{state}");
         match state {
             "in a transaction" => {
-                session.batch_execute("BEGIN; SELECT pg_advisory_lock(1)").await.expect("open");
+                session.batch_execute("BEGIN; INSERT INTO scratch VALUES (1)").await.expect("open");
             }
             "in a failed transaction" => {
                 session.batch_execute("BEGIN").await.expect("open");
-                session.execute("SELECT 1/0", ()).await.expect_err("division by zero");
+                session.execute(EXP, (1_000.0,)).await.expect_err("out of range");
             }
             "under way" => {
-                assert!(poll_then_drop(session.execute("SELECT pg_sleep(0.05)", ()), 2).await.is_none());
+                tokio::select! {
+                    _ = session.execute(sleep(0.3), ()) => panic!("dropped before it is awake"),
+                    () = eventually("it sleeps", || async { active(&other, &name).await == 1 }) => {}
+                }
             }
             _ => {}
         }
         drop(session);
-        eventually("the lock is free", || async {
-            let (free,): (bool,) = other
-                .query_one(
-                    "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = $1)",
-                    (pid,),
-                )
-                .await
-                .expect("an answer");
-            free
-        })
-        .await;
+        eventually("the lock is free", || async { is_free(&other, key).await }).await;
         all_shared(&pool).await;
-        for _ in 0..32 {
-            let (memory, channels, scratch): (String, i64, i64) = pool
-                .query_one(
-                    "SELECT current_setting('work_mem'), (SELECT count(*) FROM pg_listening_channels()), \
-                     (SELECT count(*) FROM pg_class WHERE oid = to_regclass('pg_temp.scratch'))",
-                    (),
-                )
-                .await
-                .expect("a look");
-            assert_ne!(memory, "123kB", "{state}");
-            assert_eq!((channels, scratch), (0, 0), "{state}");
+        for n in 0..32 {
+            let (word,): (Option<String>,) = pool.query_one(REMEMBERED, ()).await.expect("a look");
+            assert!(word.is_none_or(|word| word.is_empty()), "{state}");
+            let error = pool.execute("SELECT n FROM scratch", ()).await.expect_err("no such table");
+            assert_eq!(error.sqlstate(), Some(NO_SUCH_TABLE), "{state}");
+            assert_eq!(pool.query_one::<(i64,)>(ECHO_LONG, (n,)).await.expect("an answer"), (n,));
         }
-        assert_eq!(connections(&other, &name, "idle in transaction%").await, 0, "{state}");
-        assert_eq!(connections(&other, &name, "%").await, 8, "no connection was thrown away: {state}");
+        assert_eq!(in_transaction(&other, &name).await, 0, "{state}");
+        assert_eq!(connections(&other, &name).await, 8, "no connection was thrown away: {state}");
     }
     pool.close().await;
     other.close().await;
@@ -309,13 +290,16 @@ async fn what_a_session_held_is_free_when_it_is_dropped() {
 async fn statements_of_a_session_run_in_the_order_of_their_first_poll() {
     let pool = pool().await;
     let session = pool.session().await.expect("a session");
-    session.execute("CREATE TEMP TABLE scratch (id serial, n int4)", ()).await.expect("created");
+    session.execute("CREATE TEMPORARY TABLE scratch (id serial, n int4)", ()).await.expect("created");
     for round in 0..10 {
         let base = round * 3;
         tokio::try_join!(
-            session.execute(format!("INSERT INTO scratch (n) VALUES ($1) RETURNING {round}"), (base,)),
-            session.execute("INSERT INTO scratch (n) VALUES ($1)", (base + 1,)),
-            session.execute(format!("INSERT INTO scratch (n) VALUES ($1 + 0 * {round})"), (base + 2,)),
+            session.execute(sql(format!("INSERT INTO scratch (n) VALUES ($1) /* {round} */")), (base,)),
+            session.execute(sql("INSERT INTO scratch (n) VALUES ($1)"), (base + 1,)),
+            session.execute(
+                sql(format!("INSERT INTO scratch (n) VALUES ($1) /* again {round} */")),
+                (base + 2,)
+            ),
         )
         .expect("all run");
     }

@@ -1,31 +1,9 @@
-//! What changes a session does not happen on a shared connection of MySQL, and what slips through is put right.
+//! What slips through on MySQL: procedures that change settings or open a transaction. PostgreSQL's functions cannot do
+//! the latter.
 
-use integration_tests::mysql::{config, pool};
 use integration_tests::own_name;
-use mysql_pipeline::{ErrorKind, Outcome, Pool, Row};
 
-#[tokio::test]
-async fn statements_that_change_the_session_are_refused_on_shared_handles() {
-    let pool = pool().await;
-    for sql in [
-        "SET @x = 1",
-        "USE mysql",
-        "BEGIN",
-        "START TRANSACTION",
-        "LOCK TABLES t READ",
-        "CREATE TEMPORARY TABLE t (a INT)",
-        "/*!50000 SET sql_mode = '' */",
-        "# comment\n COMMIT",
-        "SAVEPOINT s",
-        "XA START 'x'",
-        "PREPARE s FROM 'SELECT 1'",
-    ] {
-        let error = pool.execute(sql, ()).await.expect_err(sql);
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent), "{sql}");
-        assert!(error.to_string().contains("pool."), "{error}");
-    }
-    pool.close().await;
-}
+use super::side::{ErrorKind, Outcome, Row, drop_table, pool, pool_of, table};
 
 #[tokio::test]
 async fn a_session_keeps_its_state_and_nobody_else_sees_it() {
@@ -78,7 +56,7 @@ async fn what_a_procedure_changes_on_a_shared_connection_is_put_right() {
 async fn a_transaction_that_a_procedure_leaves_open_is_rolled_back_and_nobody_is_told_ok() {
     let pool = pool().await;
     let name = own_name("opens");
-    let table = integration_tests::mysql::table(&pool, "opens_t", "n INT").await;
+    let table = table(&pool, "opens_t", "n INT").await;
     pool.execute(
         format!("CREATE PROCEDURE {name}() BEGIN START TRANSACTION; INSERT INTO {table} VALUES (1); END"),
         (),
@@ -90,13 +68,13 @@ async fn a_transaction_that_a_procedure_leaves_open_is_rolled_back_and_nobody_is
     let rows: Vec<Row> = pool.query(format!("SELECT * FROM {table}"), ()).await.expect("rows");
     assert!(rows.is_empty());
     pool.execute(format!("DROP PROCEDURE {name}"), ()).await.expect("dropped");
-    integration_tests::mysql::drop_table(&pool, &table).await;
+    drop_table(&pool, &table).await;
     pool.close().await;
 }
 
 #[tokio::test]
 async fn plain_statements_leave_the_session_clean() {
-    let pool = Pool::builder(config().await).connections(1).connect().await.expect("a pool");
+    let pool = pool_of(1).await;
     for n in 0..100 {
         let (back,): (i64,) = pool.query_one("SELECT ?", (n,)).await.expect("a row");
         assert_eq!(back, n);

@@ -1,0 +1,122 @@
+//! What MySQL spells in its own way. The same names as in `postgres::dialect`.
+
+/// A statement with `$1`, `$2` … for its parameters, each mentioned once and in order.
+pub fn sql(text: impl AsRef<str>) -> String {
+    let mut pieces = text.as_ref().split('$');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for (index, piece) in pieces.enumerate() {
+        let rest = piece.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = &piece[..piece.len() - rest.len()];
+        assert_eq!(number, (index + 1).to_string(), "parameters in order: {}", text.as_ref());
+        out.push('?');
+        out.push_str(rest);
+    }
+    out
+}
+
+/// Gives an integer back.
+pub const ECHO: &str = "SELECT CAST(? AS SIGNED)";
+/// Gives its negative back.
+pub const NEGATE: &str = "SELECT -CAST(? AS SIGNED)";
+/// Gives a 64-bit integer back.
+pub const ECHO_LONG: &str = "SELECT CAST(? AS SIGNED)";
+/// Gives a text back.
+pub const ECHO_TEXT: &str = "SELECT CAST(? AS CHAR)";
+/// Gives bytes back.
+pub const ECHO_BYTES: &str = "SELECT ?";
+/// Gives an integer and a text back.
+pub const ECHO_BOTH: &str = "SELECT CAST(? AS SIGNED), CAST(? AS CHAR)";
+/// Gives a text and a 64-bit integer back.
+pub const ECHO_TEXT_LONG: &str = "SELECT CAST(? AS CHAR), CAST(? AS SIGNED)";
+/// Gives an integer back after a fifth of a second.
+pub const ECHO_SLOWLY: &str = "SELECT CAST(? AS SIGNED) FROM (SELECT SLEEP(0.2)) AS slept";
+/// The sum of two integers.
+pub const ADD: &str = "SELECT CAST(? AS SIGNED) + CAST(? AS SIGNED)";
+/// A text of so many characters.
+pub const REPEAT: &str = "SELECT REPEAT('x', ?)";
+/// Rows from 1 to a number, of at most a thousand.
+pub const SERIES: &str = "WITH RECURSIVE list (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM list LIMIT 1000) \
+                          SELECT n FROM list WHERE n <= ?";
+/// Fails while it runs, for 1000 and above ([`OUT_OF_RANGE`]).
+pub const EXP: &str = "SELECT EXP(CAST(? AS DOUBLE))";
+
+/// Gives an integer of one's own as 64 bits, in a text of its own.
+pub fn plus(n: i64) -> String {
+    format!("SELECT CAST(? AS SIGNED) + {n}")
+}
+
+/// Gives 1 after so many seconds.
+pub fn sleep(seconds: f64) -> String {
+    format!("SELECT 1 FROM (SELECT SLEEP({seconds})) AS slept")
+}
+
+/// Takes a lock that belongs to the session.
+pub fn lock(key: u32) -> String {
+    format!("SELECT GET_LOCK('{key}', 10)")
+}
+
+/// Changes what the session remembers.
+pub fn remember(word: &str) -> String {
+    format!("SET @word = '{word}'")
+}
+
+/// What it remembers; empty or NULL if nothing.
+pub const REMEMBERED: &str = "SELECT CAST(@word AS CHAR)";
+
+/// Inserts once, and counts when it is there already: columns `nonce` and `n`.
+pub fn upsert(table: &str) -> String {
+    format!("INSERT INTO {table} VALUES (?, 1) ON DUPLICATE KEY UPDATE n = n + 1")
+}
+
+/// What opens or ends a transaction.
+pub const TRANSACTION_CONTROL: [&str; 8] = [
+    "COMMIT",
+    "/* */ rollback",
+    "BEGIN",
+    "START TRANSACTION",
+    "/*! ROLLBACK */",
+    "SET autocommit = 1",
+    "XA START 'x'",
+    "COMMIT AND CHAIN",
+];
+
+/// What may not run on a shared connection.
+pub const REFUSED_ON_SHARED: [&str; 14] = [
+    "SET @x = 1",
+    "USE mysql",
+    "BEGIN",
+    "START TRANSACTION",
+    "LOCK TABLES t READ",
+    "CREATE TEMPORARY TABLE t (a INT)",
+    "/*!50000 SET sql_mode = '' */",
+    "# comment\n COMMIT",
+    ";; COMMIT",
+    "ROLLBACK",
+    "-- a comment\nBEGIN",
+    "SAVEPOINT s",
+    "XA START 'x'",
+    "PREPARE s FROM 'SELECT 1'",
+];
+
+/// SQLSTATE of a key that is there already.
+pub const DUPLICATE: &str = "23000";
+/// Of a table that is not there.
+pub const NO_SUCH_TABLE: &str = "42S02";
+/// Of a column that is not there.
+pub const NO_SUCH_COLUMN: &str = "42S22";
+/// Of a slip of the pen.
+pub const SYNTAX: &str = "42000";
+/// Of a number that is too large.
+pub const OUT_OF_RANGE: &str = "22003";
+/// Of a check that fails (3819, which has no state of its own).
+pub const CHECK: &str = "HY000";
+/// Of a statement that was cancelled.
+pub const CANCELLED: &str = "70100";
+/// Of a database that is not there.
+pub const NO_SUCH_DATABASE: &str = "42000";
+/// Of a login that is refused.
+pub const REFUSED: &str = "28000";
+/// The port where none is given.
+pub const PORT: u16 = 3306;
+/// What URLs begin with.
+pub const SCHEME: &str = "mysql";

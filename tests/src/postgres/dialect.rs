@@ -1,0 +1,117 @@
+//! What PostgreSQL spells in its own way. The same names as in `mysql::dialect`.
+
+/// A statement with `$1`, `$2` … for its parameters, each mentioned once and in order.
+pub fn sql(text: impl AsRef<str>) -> String {
+    text.as_ref().to_owned()
+}
+
+/// Gives an integer back.
+pub const ECHO: &str = "SELECT $1::int4";
+/// Gives its negative back.
+pub const NEGATE: &str = "SELECT -$1::int4";
+/// Gives a 64-bit integer back.
+pub const ECHO_LONG: &str = "SELECT $1::int8";
+/// Gives a text back.
+pub const ECHO_TEXT: &str = "SELECT $1::text";
+/// Gives bytes back.
+pub const ECHO_BYTES: &str = "SELECT $1::bytea";
+/// Gives an integer and a text back.
+pub const ECHO_BOTH: &str = "SELECT $1::int4, $2::text";
+/// Gives a text and a 64-bit integer back.
+pub const ECHO_TEXT_LONG: &str = "SELECT $1::text, $2::int8";
+/// Gives an integer back after a fifth of a second.
+pub const ECHO_SLOWLY: &str = "SELECT $1::int4 FROM pg_sleep(0.2)";
+/// The sum of two integers.
+pub const ADD: &str = "SELECT $1::int4 + $2::int4";
+/// A text of so many characters.
+pub const REPEAT: &str = "SELECT repeat('x', $1)";
+/// Rows from 1 to a number.
+pub const SERIES: &str = "SELECT generate_series(1, $1::int4)";
+/// Fails while it runs, for 1000 and above ([`OUT_OF_RANGE`]).
+pub const EXP: &str = "SELECT exp($1::float8)";
+
+/// Gives an integer of one's own as 64 bits, in a text of its own.
+pub fn plus(n: i64) -> String {
+    format!("SELECT $1::int8 + {n}")
+}
+
+/// Gives 1 after so many seconds.
+pub fn sleep(seconds: f64) -> String {
+    format!("SELECT 1 FROM pg_sleep({seconds})")
+}
+
+/// Takes a lock that belongs to the session.
+pub fn lock(key: u32) -> String {
+    format!("SELECT pg_advisory_lock({key})")
+}
+
+/// Changes what the session remembers.
+pub fn remember(word: &str) -> String {
+    format!("SET suites.word = '{word}'")
+}
+
+/// What it remembers; empty or NULL if nothing.
+pub const REMEMBERED: &str = "SELECT current_setting('suites.word', true)";
+
+/// Inserts once, and counts when it is there already: columns `nonce` and `n`.
+pub fn upsert(table: &str) -> String {
+    format!("INSERT INTO {table} VALUES ($1, 1) ON CONFLICT (nonce) DO UPDATE SET n = {table}.n + 1")
+}
+
+/// What opens or ends a transaction.
+pub const TRANSACTION_CONTROL: [&str; 8] = [
+    "COMMIT",
+    "/* */ rollback",
+    "BEGIN",
+    "START TRANSACTION",
+    "END",
+    "ABORT",
+    "PREPARE TRANSACTION 'x'",
+    "COMMIT AND CHAIN",
+];
+
+/// What may not run on a shared connection.
+pub const REFUSED_ON_SHARED: [&str; 19] = [
+    "BEGIN",
+    "  \n\t begin isolation level serializable",
+    "-- a comment\nBEGIN",
+    "/* a /* nested */ comment */ START TRANSACTION",
+    ";; COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT s",
+    "SET search_path = pg_catalog",
+    "/**/SET/**/LOCAL x.y = 1",
+    "RESET ALL",
+    "LISTEN channel",
+    "UNLISTEN *",
+    "DISCARD ALL",
+    "DECLARE c CURSOR FOR SELECT 1",
+    "PREPARE p AS SELECT 1",
+    "DEALLOCATE ALL",
+    "CREATE TEMP TABLE t (a int)",
+    "LOCK TABLE pg_class",
+    "COPY (SELECT 1) TO STDOUT",
+];
+
+/// SQLSTATE of a key that is there already.
+pub const DUPLICATE: &str = "23505";
+/// Of a table that is not there.
+pub const NO_SUCH_TABLE: &str = "42P01";
+/// Of a column that is not there.
+pub const NO_SUCH_COLUMN: &str = "42703";
+/// Of a slip of the pen.
+pub const SYNTAX: &str = "42601";
+/// Of a number that is too large.
+pub const OUT_OF_RANGE: &str = "22003";
+/// Of a check that fails.
+pub const CHECK: &str = "23514";
+/// Of a statement that was cancelled.
+pub const CANCELLED: &str = "57014";
+/// Of a database that is not there.
+pub const NO_SUCH_DATABASE: &str = "3D000";
+/// Of a login that is refused.
+pub const REFUSED: &str = "28P01";
+/// The port where none is given.
+pub const PORT: u16 = 5432;
+/// What URLs begin with.
+pub const SCHEME: &str = "postgres";
