@@ -98,6 +98,31 @@ pub const REFUSED_ON_SHARED: [&str; 14] = [
     "PREPARE s FROM 'SELECT 1'",
 ];
 
+/// Gives an integer back after a millisecond or two, which go into counting: a SLEEP that is cancelled is no error.
+pub const ECHO_A_LITTLE_LATER: &str = "WITH RECURSIVE list (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM list LIMIT 100) \
+                                       SELECT CAST(? AS SIGNED) + 0 * COUNT(*) FROM list AS a, list AS b";
+/// Rows from a number on, as many as another one says, of at most a hundred.
+pub const SERIES_FROM: &str = "WITH RECURSIVE list (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM list LIMIT 100) \
+                               SELECT CAST(? AS SIGNED) + n FROM list WHERE n < ?";
+/// The state that the server leaves behind when an administrator ends a connection: KILL closes it without a word.
+pub const LAST_WORDS: Option<&str> = None;
+
+/// Creates a user with the password `secret` and leave for so many connections.
+pub fn limited_user(name: &str, connections: u32) -> Vec<String> {
+    vec![
+        format!("CREATE USER '{name}'@'%' IDENTIFIED BY 'secret' WITH MAX_USER_CONNECTIONS {connections}"),
+        format!("GRANT ALL PRIVILEGES ON *.* TO '{name}'@'%'"),
+    ]
+}
+
+/// Drops a user.
+pub fn drop_user(name: &str) -> String {
+    format!("DROP USER '{name}'@'%'")
+}
+
+/// What is said to a user who has as many connections as allowed.
+pub const TOO_MANY: &str = "max_user_connections";
+
 /// SQLSTATE of a key that is there already.
 pub const DUPLICATE: &str = "23000";
 /// Of a table that is not there.

@@ -68,24 +68,34 @@ pub async fn terminate(other: &Pool, number: i64) {
 
 /// Ends all connections of a name, and tells how many there were.
 pub async fn terminate_all(other: &Pool, name: &str) -> i64 {
+    kill(other, &numbers(other, name, "TRUE").await).await
+}
+
+/// Ends the connections of a name that run a statement, and tells how many there were.
+pub async fn terminate_active(other: &Pool, name: &str) -> i64 {
+    kill(other, &numbers(other, name, "command = 'Execute' AND info LIKE '%SLEEP%'").await).await
+}
+
+async fn kill(other: &Pool, numbers: &[i64]) -> i64 {
     let mut ended = 0;
-    for (id,) in numbers(other, name).await {
+    for number in numbers {
         // It may have gone already (1094).
-        ended += i64::from(other.execute(format!("KILL {id}"), ()).await.is_ok());
+        ended += i64::from(other.execute(format!("KILL {number}"), ()).await.is_ok());
     }
     ended
 }
 
 /// Cancels whatever statements the connections of a name run.
 pub async fn cancel_all(other: &Pool, name: &str) {
-    for (id,) in numbers(other, name).await {
-        other.execute(format!("KILL QUERY {id}"), ()).await.expect("sent");
+    for number in numbers(other, name, "TRUE").await {
+        other.execute(format!("KILL QUERY {number}"), ()).await.expect("sent");
     }
 }
 
-async fn numbers(other: &Pool, name: &str) -> Vec<(i64,)> {
-    let sql = "SELECT id FROM performance_schema.processlist WHERE user = ?";
-    other.query(sql, (name,)).await.expect("numbers")
+async fn numbers(other: &Pool, name: &str, condition: &str) -> Vec<i64> {
+    let sql = format!("SELECT id FROM performance_schema.processlist WHERE user = ? AND {condition}");
+    let rows: Vec<(i64,)> = other.query(sql, (name,)).await.expect("numbers");
+    rows.into_iter().map(|(number,)| number).collect()
 }
 
 /// Nobody holds the lock that [`dialect::lock`] takes.

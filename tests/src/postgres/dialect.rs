@@ -93,6 +93,26 @@ pub const REFUSED_ON_SHARED: [&str; 19] = [
     "COPY (SELECT 1) TO STDOUT",
 ];
 
+/// Gives an integer back after a millisecond.
+pub const ECHO_A_LITTLE_LATER: &str = "SELECT $1::int4 FROM pg_sleep(0.001)";
+/// Rows from a number on, as many as another one says.
+pub const SERIES_FROM: &str = "SELECT generate_series($1::int8, $1 + $2 - 1)";
+/// The state that the server leaves behind when an administrator ends a connection.
+pub const LAST_WORDS: Option<&str> = Some("57P01");
+
+/// Creates a user with the password `secret` and leave for so many connections.
+pub fn limited_user(name: &str, connections: u32) -> Vec<String> {
+    vec![format!("CREATE ROLE {name} LOGIN PASSWORD 'secret' CONNECTION LIMIT {connections}")]
+}
+
+/// Drops a user.
+pub fn drop_user(name: &str) -> String {
+    format!("DROP ROLE {name}")
+}
+
+/// What is said to a user who has as many connections as allowed.
+pub const TOO_MANY: &str = "too many connections";
+
 /// SQLSTATE of a key that is there already.
 pub const DUPLICATE: &str = "23505";
 /// Of a table that is not there.

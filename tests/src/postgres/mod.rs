@@ -74,6 +74,19 @@ pub async fn terminate_all(other: &Pool, name: &str) -> i64 {
     ended
 }
 
+/// Ends the connections of a name that run a statement, and tells how many there were.
+pub async fn terminate_active(other: &Pool, name: &str) -> i64 {
+    let (ended,): (i64,) = other
+        .query_one(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE application_name = $1 AND state = 'active' AND query LIKE '%sleep%'",
+            (name,),
+        )
+        .await
+        .expect("a count");
+    ended
+}
+
 /// Cancels whatever statements the connections of a name run.
 pub async fn cancel_all(other: &Pool, name: &str) {
     other

@@ -2,24 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use integration_tests::{all_shared, connections, eventually, named_pool, own_name, pool};
-use pg_pipeline::{Pool, Row};
+use integration_tests::{eventually, own_name};
+
+use super::side::dialect::{ECHO, sleep};
+use super::side::{Pool, Row, active, all_shared, named_pool, pool};
 
 /// A quick query that waited for a sleeper takes about as long as the sleep, which is ten times this.
 const QUICK: Duration = Duration::from_millis(200);
-const SLEEP: &str = "SELECT 1 FROM pg_sleep(2)";
+const SLEEP: f64 = 2.0;
 
 async fn asleep(pool: &Pool, other: &Pool, name: &str, sleepers: i64) -> Vec<tokio::task::JoinHandle<()>> {
     let tasks = (0..sleepers)
         .map(|_| {
             let pool = pool.clone();
             tokio::spawn(async move {
-                let (one,): (i32,) = pool.query_one(SLEEP, ()).await.expect("awake");
+                let (one,): (i32,) = pool.query_one(sleep(SLEEP), ()).await.expect("awake");
                 assert_eq!(one, 1);
             })
         })
         .collect();
-    eventually("all sleep", || async { connections(other, name, "active").await == sleepers }).await;
+    eventually("all sleep", || async { active(other, name).await == sleepers }).await;
     tasks
 }
 
@@ -42,7 +44,7 @@ async fn a_thousand_quick_queries_do_not_wait_for_four_sleepers() {
             let pool = pool.clone();
             tokio::spawn(async move {
                 let began = Instant::now();
-                let (back,): (i32,) = pool.query_one("SELECT $1::int4", (n,)).await.expect("an answer");
+                let (back,): (i32,) = pool.query_one(ECHO, (n,)).await.expect("an answer");
                 assert_eq!(back, n);
                 began.elapsed()
             })
@@ -69,7 +71,7 @@ async fn quick_queries_under_way_when_sleepers_come_do_not_wait_for_them_either(
     let (pool, other) = (named_pool(&name).await, pool().await);
     all_shared(&pool).await;
     // The pool learns how slow it is: nobody has to find out again.
-    pool.query::<Row>(SLEEP, ()).await.expect("awake");
+    pool.query::<Row>(sleep(SLEEP), ()).await.expect("awake");
     let until = Instant::now() + Duration::from_millis(1_500);
     let quick: Vec<_> = (0..32_i32)
         .map(|task| {
@@ -78,8 +80,7 @@ async fn quick_queries_under_way_when_sleepers_come_do_not_wait_for_them_either(
                 let mut waits = Vec::new();
                 while Instant::now() < until {
                     let began = Instant::now();
-                    let (back,): (i32,) =
-                        pool.query_one("SELECT $1::int4", (task,)).await.expect("an answer");
+                    let (back,): (i32,) = pool.query_one(ECHO, (task,)).await.expect("an answer");
                     assert_eq!(back, task);
                     waits.push(began.elapsed());
                 }
@@ -110,12 +111,12 @@ async fn sleepers_on_leases_concern_nobody() {
     let mut sleepers = Vec::new();
     for _ in 0..6 {
         let session = pool.session().await.expect("a session");
-        sleepers.push(tokio::spawn(async move { session.execute(SLEEP, ()).await.map(drop) }));
+        sleepers.push(tokio::spawn(async move { session.execute(sleep(SLEEP), ()).await.map(drop) }));
     }
-    eventually("all sleep", || async { connections(&other, &name, "active").await == 6 }).await;
+    eventually("all sleep", || async { active(&other, &name).await == 6 }).await;
     let began = Instant::now();
     for n in 0..200_i32 {
-        let (back,): (i32,) = pool.query_one("SELECT $1::int4", (n,)).await.expect("an answer");
+        let (back,): (i32,) = pool.query_one(ECHO, (n,)).await.expect("an answer");
         assert_eq!(back, n);
     }
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());

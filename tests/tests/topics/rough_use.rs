@@ -5,37 +5,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use integration_tests::{Random, all_shared, connections, eventually, named_pool, own_name, pool, postgres};
-use pg_pipeline::{CallOptions, Error, ErrorKind, Outcome, PipeState, Pool};
+use integration_tests::{Random, eventually, own_name};
 
-async fn echo(pool: &Pool, n: i32) -> Result<(), Error> {
-    let (back,): (i32,) = pool.query_one("SELECT $1::int4", (n,)).await?;
+use super::side::dialect::{
+    CANCELLED, ECHO, ECHO_A_LITTLE_LATER, TOO_MANY, drop_user, limited_user, plus, sleep,
+};
+use super::side::{
+    CallOptions, Error, ErrorKind, Outcome, Pool, all_shared, cancel_all, config, connections, idle,
+    named_config, named_pool, pool, prepared, reconnects, shared_pipes, sql,
+};
+
+pub(super) async fn echo(pool: &Pool, n: i32) -> Result<(), Error> {
+    let (back,): (i32,) = pool.query_one(ECHO, (n,)).await?;
     assert_eq!(back, n);
     Ok(())
-}
-
-/// Nothing is in flight, waits or is held.
-async fn idle(pool: &Pool) {
-    eventually("the pool holds nothing", || async {
-        let stats = pool.stats();
-        stats.in_flight() == 0 && stats.waiting == 0 && stats.leased == 0 && stats.answer_bytes == 0
-    })
-    .await;
 }
 
 #[tokio::test]
 async fn a_server_that_takes_fewer_connections_than_the_pool_wants_serves_on_those() {
     let (other, role) = (pool().await, own_name("few"));
-    other
-        .batch_execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'secret' CONNECTION LIMIT 3"))
-        .await
-        .expect("a role");
-    let config = postgres().await.user(&role).password("secret").application_name(&role);
-    let few = Pool::builder(config).connect().await.expect("one is enough");
-    eventually("three are up", || async {
-        few.stats().pipes.iter().filter(|pipe| pipe.state == PipeState::Shared).count() == 3
-    })
-    .await;
+    for statement in limited_user(&role, 3) {
+        other.execute(statement, ()).await.expect("a user");
+    }
+    let few = Pool::builder(named_config(&role).await.user(&role).password("secret"));
+    let few = few.connect().await.expect("one is enough");
+    eventually("three are up", || async { shared_pipes(&few) == 3 }).await;
     let tasks: Vec<_> = (0..500)
         .map(|n| {
             let few = few.clone();
@@ -50,11 +44,11 @@ async fn a_server_that_takes_fewer_connections_than_the_pool_wants_serves_on_tho
     echo(&few, 1).await.expect("one stays shared");
     let error = few.begin().await.expect_err("the server has no more");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::NotSent));
-    assert!(error.to_string().contains("too many connections"), "{error}");
+    assert!(error.to_string().contains(TOO_MANY), "{error}");
     drop((first, second));
     few.close().await;
-    eventually("all are gone", || async { connections(&other, &role, "%").await == 0 }).await;
-    other.batch_execute(&format!("DROP ROLE {role}")).await.expect("dropped");
+    eventually("all are gone", || async { connections(&other, &role).await == 0 }).await;
+    other.execute(drop_user(&role), ()).await.expect("dropped");
     other.close().await;
 }
 
@@ -68,13 +62,7 @@ async fn cancelled_statements_are_their_own_tasks_errors() {
         let (other, name, stop) = (other.clone(), name.clone(), Arc::clone(&stop));
         async move {
             while !stop.load(Ordering::Relaxed) {
-                other
-                    .execute(
-                        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = $1",
-                        (&name,),
-                    )
-                    .await
-                    .expect("sent");
+                cancel_all(&other, &name).await;
             }
         }
     });
@@ -84,12 +72,11 @@ async fn cancelled_statements_are_their_own_tasks_errors() {
             tokio::spawn(async move {
                 let mut cancelled = 0;
                 for n in 0..30 {
-                    let sql = "SELECT $1::int4, pg_sleep(0.001)::text";
-                    match pool.query_one::<(i32, String)>(sql, (1_000 * task + n,)).await {
-                        Ok((back, _)) => assert_eq!(back, 1_000 * task + n),
+                    match pool.query_one::<(i32,)>(ECHO_A_LITTLE_LATER, (1_000 * task + n,)).await {
+                        Ok((back,)) => assert_eq!(back, 1_000 * task + n),
                         Err(error) => {
                             assert_eq!(error.outcome(), Outcome::Failed, "{error:?}");
-                            assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+                            assert_eq!(error.sqlstate(), Some(CANCELLED), "{error}");
                             cancelled += 1;
                         }
                     }
@@ -105,11 +92,7 @@ async fn cancelled_statements_are_their_own_tasks_errors() {
     stop.store(true, Ordering::Relaxed);
     storm.await.expect("no panic");
     assert!(cancelled > 0, "the storm hit somebody");
-    assert_eq!(
-        pool.stats().pipes.iter().map(|pipe| pipe.reconnects).sum::<u64>(),
-        0,
-        "no connection is lost"
-    );
+    assert_eq!(reconnects(&pool), 0, "no connection is lost");
     idle(&pool).await;
     pool.close().await;
     other.close().await;
@@ -118,7 +101,7 @@ async fn cancelled_statements_are_their_own_tasks_errors() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlines_of_a_millisecond_under_load_leave_nothing_behind() {
     for (connections, max_in_flight, statement_cache) in [(1, 1, 0), (2, 3, 1), (3, 256, 2), (8, 256, 256)] {
-        let builder = Pool::builder(postgres().await)
+        let builder = Pool::builder(config().await)
             .connections(connections)
             .max_in_flight(max_in_flight)
             .statement_cache(statement_cache)
@@ -132,7 +115,7 @@ async fn deadlines_of_a_millisecond_under_load_leave_nothing_behind() {
                     let mut random = Random::new(task + 1);
                     for _ in 0..20 {
                         let limit = Duration::from_micros(random.below(2_000));
-                        let text = format!("SELECT repeat('x', $1), {}", random.below(10));
+                        let text = sql(format!("SELECT repeat('x', $1), {}", random.below(10)));
                         let view = pool.with(CallOptions::new().timeout(limit));
                         let size = random.below(20_000) as i32;
                         match view.query_one::<(String, i32)>(text, (size,)).await {
@@ -158,44 +141,17 @@ async fn deadlines_of_a_millisecond_under_load_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn statements_that_others_deallocate_are_prepared_again() {
-    let pool = pool().await;
-    pool.execute("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$", ()).await.expect("the server allows it");
-    let tasks: Vec<_> = (0..50)
-        .map(|task| {
-            let pool = pool.clone();
-            tokio::spawn(async move {
-                for n in 0..20 {
-                    if task == 0 {
-                        let all = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$";
-                        pool.execute(all, ()).await.expect("the server allows it");
-                    }
-                    echo(&pool, n).await.expect("prepared again");
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("no panic");
-    }
-    idle(&pool).await;
-    pool.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_texts_fill_neither_side() {
     for statement_cache in [0, 1, 2, 10] {
-        let builder = Pool::builder(postgres().await).connections(2).statement_cache(statement_cache);
+        let builder = Pool::builder(config().await).connections(2).statement_cache(statement_cache);
         let pool = builder.connect().await.expect("a pool");
         let tasks: Vec<_> = (0..20)
             .map(|task| {
                 let pool = pool.clone();
                 tokio::spawn(async move {
                     for n in 0..50 {
-                        let (back,): (i32,) = pool
-                            .query_one(format!("SELECT $1::int4 + {}", task * 50 + n), (1,))
-                            .await
-                            .expect("runs");
+                        let (back,): (i64,) =
+                            pool.query_one(plus(task * 50 + n), (1_i64,)).await.expect("runs");
                         assert_eq!(back, task * 50 + n + 1);
                     }
                 })
@@ -205,48 +161,12 @@ async fn thousands_of_texts_fill_neither_side() {
             task.await.expect("no panic");
         }
         for _ in 0..10 {
-            let (prepared,): (i64,) =
-                pool.query_one("SELECT count(*) FROM pg_prepared_statements", ()).await.expect("a count");
+            let prepared = prepared(&pool).await;
             // What was evicted is closed with the next request at the latest.
             assert!(prepared <= statement_cache as i64 + 1, "{prepared} with a cache of {statement_cache}");
         }
         pool.close().await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_that_the_server_ends_come_back() {
-    let config = postgres().await.options("-c idle_session_timeout=100 -c statement_timeout=300");
-    let pool = Pool::builder(config).connections(3).connect().await.expect("a pool");
-    eventually("the server has ended some", || async {
-        pool.stats().pipes.iter().map(|pipe| pipe.reconnects).sum::<u64>() >= 6
-    })
-    .await;
-    for n in 0..200 {
-        // Sent in the moment in which the server ends the connection, its fate is unknown; never anything else.
-        if let Err(error) = echo(&pool, n).await {
-            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown), "{error:?}");
-        }
-    }
-    let slow = pool.execute("SELECT pg_sleep(5)", ()).await.expect_err("statement_timeout");
-    assert_eq!((slow.sqlstate(), slow.outcome()), (Some("57014"), Outcome::Failed));
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn a_lease_that_the_server_ends_while_it_idles_in_a_transaction_is_replaced() {
-    let config = postgres().await.options("-c idle_in_transaction_session_timeout=50");
-    let pool = Pool::builder(config).connections(2).connect().await.expect("a pool");
-    for _ in 0..3 {
-        let tx = pool.begin().await.expect("a lease");
-        tx.execute("SELECT 1", ()).await.expect("in time");
-        eventually("the server has ended it", || async { pool.stats().leased == 0 }).await;
-        let error = tx.execute("SELECT 1", ()).await.expect_err("over");
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Closed, Outcome::NotSent));
-        tx.commit().await.expect_err("over");
-    }
-    echo(&pool, 1).await.expect("served");
-    pool.close().await;
 }
 
 #[cfg(target_os = "linux")]
@@ -260,24 +180,25 @@ async fn pools_that_come_and_go_leave_no_socket_and_no_task() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let other = pool().await;
     all_shared(&other).await;
-    let (tasks, began) = (alive(), Instant::now());
     let name = own_name("come_and_go");
+    let config = named_config(&name).await;
+    eventually("its helper is gone", || async { connections(&other, &name).await == 0 }).await;
+    let (tasks, began) = (alive(), Instant::now());
     for round in 0..40 {
-        let config = postgres().await.application_name(&name);
-        let pool = Pool::builder(config).connections(3).connect_lazy().expect("a pool");
+        let pool = Pool::builder(config.clone()).connections(3).connect_lazy().expect("a pool");
         match round % 4 {
             0 => pool.close().await,
             1 => drop(pool.begin().await.expect("a lease")),
             2 => echo(&pool, round).await.expect("served"),
             _ => drop(tokio::spawn({
                 let pool = pool.clone();
-                async move { pool.execute("SELECT pg_sleep(0.01)", ()).await }
+                async move { pool.execute(sleep(0.01), ()).await }
             })),
         }
     }
     eventually("no task is left", || async { alive() <= tasks }).await;
     eventually("the server has none of their connections", || async {
-        connections(&other, &name, "%").await == 0
+        connections(&other, &name).await == 0
     })
     .await;
     // Other tests of this process have sockets of their own, which come and go; ours would have stayed.

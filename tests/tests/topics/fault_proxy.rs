@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use integration_tests::proxy::{Faults, Proxy};
-use integration_tests::{
-    Random, connections, drop_table, eventually, own_name, pool, postgres, scale, table,
+use integration_tests::{Random, eventually, own_name, scale};
+
+use super::side::dialect::upsert;
+use super::side::{
+    Error, ErrorKind, Outcome, Pool, connections, drop_table, idle, named_config, pool, server, sql, table,
 };
-use pg_pipeline::{Error, ErrorKind, Outcome, Pool};
 
 /// Connections cut per test; ten times as many in the full run.
 const CUTS: u64 = 100;
@@ -20,13 +22,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A pool whose connections all go through a proxy, and what tells them from others.
 async fn broken_pool(topic: &str, faults: Faults) -> (Pool, Proxy, String) {
-    let server = test_servers::postgres().await.expect("a PostgreSQL server");
+    let server = server().await.expect("a server");
     let place = server.url().rsplit('@').next().and_then(|rest| rest.split('/').next()).expect("a place");
     let target: SocketAddr =
         tokio::net::lookup_host(place).await.expect("resolves").next().expect("an address");
     let proxy = Proxy::start(target, faults).await;
     let name = own_name(topic);
-    let config = postgres().await.application_name(&name).hosts([("127.0.0.1", proxy.port())]);
+    let config = named_config(&name).await.hosts([("127.0.0.1", proxy.port())]);
     let pool = Pool::builder(config).query_timeout(Duration::from_secs(20)).connect_lazy().expect("a pool");
     (pool, proxy, name)
 }
@@ -60,17 +62,11 @@ async fn break_until_enough(pool: &Pool, proxy: &Proxy, name: &str, stop: &Atomi
     }
     proxy.heal();
     stop.store(true, Ordering::Relaxed);
-    eventually("nothing is in flight", || async {
-        let stats = pool.stats();
-        stats.in_flight() == 0 && stats.waiting == 0 && stats.leased == 0 && stats.answer_bytes == 0
-    })
-    .await;
+    idle(pool).await;
     pool.execute("SELECT 1", ()).await.expect("the pool has healed");
     pool.close().await;
-    eventually("the server has none of its connections", || async {
-        connections(other, name, "%").await == 0
-    })
-    .await;
+    eventually("the server has none of its connections", || async { connections(other, name).await == 0 })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,8 +75,7 @@ async fn what_was_acknowledged_is_there_once_whatever_byte_the_network_breaks_at
     let faults = Faults { seed, cut_within: 20_000, delay_one_in: 20 };
     let (pool, proxy, name) = broken_pool("ledger", faults).await;
     let ledger = table(&other, "ledger", "nonce int8 PRIMARY KEY, n int4 NOT NULL").await;
-    let insert =
-        format!("INSERT INTO {ledger} VALUES ($1, 1) ON CONFLICT (nonce) DO UPDATE SET n = {ledger}.n + 1");
+    let insert = upsert(&ledger);
     let stop = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..64_i64)
         .map(|task| {
@@ -138,19 +133,18 @@ async fn transactions_are_whole_whatever_byte_the_network_breaks_at() {
     let (pool, proxy, name) = broken_pool("accounts", faults).await;
     let accounts = table(&other, "accounts", "id int8 PRIMARY KEY, balance int8 NOT NULL").await;
     let moves = table(&other, "moves", "nonce int8 PRIMARY KEY, source int8, target int8, amount int8").await;
-    other
-        .execute(
-            format!("INSERT INTO {accounts} SELECT id, 1000 FROM generate_series(0, {ACCOUNTS} - 1) id"),
-            (),
-        )
-        .await
-        .expect("accounts");
+    for id in 0..ACCOUNTS {
+        other
+            .execute(sql(format!("INSERT INTO {accounts} VALUES ($1, 1000)")), (id,))
+            .await
+            .expect("an account");
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..24_i64)
         .map(|task| {
             let (pool, stop) = (pool.clone(), Arc::clone(&stop));
-            let add = format!("UPDATE {accounts} SET balance = balance + $2 WHERE id = $1");
-            let record = format!("INSERT INTO {moves} VALUES ($1, $2, $3, $4)");
+            let add = sql(format!("UPDATE {accounts} SET balance = balance + $1 WHERE id = $2"));
+            let record = sql(format!("INSERT INTO {moves} VALUES ($1, $2, $3, $4)"));
             tokio::spawn(async move {
                 let mut random = Random::new(seed * 1_000 + task as u64 + 1);
                 let mut answers = Vec::new();
@@ -166,8 +160,8 @@ async fn transactions_are_whole_whatever_byte_the_network_breaks_at() {
                     let unit = async {
                         let tx = pool.begin().await?;
                         tokio::try_join!(
-                            tx.execute(&add, (source, -amount)),
-                            tx.execute(&add, (target, amount)),
+                            tx.execute(&add, (-amount, source)),
+                            tx.execute(&add, (amount, target)),
                             tx.execute(&record, (nonce, source, target, amount)),
                         )?;
                         committed.store(true, Ordering::Relaxed);

@@ -4,40 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use integration_tests::{eventually, own_name, pool, postgres};
-use pg_pipeline::{ErrorKind, Outcome, PipeState, Pool};
+use integration_tests::{eventually, own_name};
 
-/// A pool whose connections can be told from those of other tests.
-async fn named_pool(name: &str) -> Pool {
-    Pool::builder(postgres().await.application_name(name)).connect().await.expect("a pool")
-}
-
-async fn terminate_all(other: &Pool, name: &str) -> i64 {
-    let (ended,): (i64,) = other
-        .query_one(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1",
-            (name,),
-        )
-        .await
-        .expect("a count");
-    ended
-}
-
-fn shared_pipes(pool: &Pool) -> usize {
-    pool.stats().pipes.iter().filter(|pipe| pipe.state == PipeState::Shared).count()
-}
+use super::side::dialect::{LAST_WORDS, sleep, upsert};
+use super::side::{
+    Error, ErrorKind, Outcome, Pool, Statement, active, connections, count, drop_table, named_pool, number,
+    pool, shared_pipes, sql, table, terminate, terminate_active, terminate_all,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_load_every_affected_task_learns_its_outcome_at_once_and_the_pool_heals() {
     let name = own_name("terminate");
     let (pool, other) = (named_pool(&name).await, pool().await);
-    pool.batch_execute(&format!("CREATE TABLE {name} (nonce int8 PRIMARY KEY, n int4 NOT NULL)"))
-        .await
-        .expect("a table");
+    let ledger = table(&other, "ledger", "nonce int8 PRIMARY KEY, n int4 NOT NULL").await;
     let stop = Arc::new(AtomicBool::new(false));
     let lost = Arc::new(AtomicUsize::new(0));
-    let insert =
-        format!("INSERT INTO {name} VALUES ($1, 1) ON CONFLICT (nonce) DO UPDATE SET n = {name}.n + 1");
+    let insert = upsert(&ledger);
     let tasks: Vec<_> = (0..200_i64)
         .map(|task| {
             let (pool, stop, lost, insert) =
@@ -79,7 +61,7 @@ async fn under_load_every_affected_task_learns_its_outcome_at_once_and_the_pool_
     eventually("the pool heals", || async { shared_pipes(&pool) == 8 }).await;
     stop.store(true, Ordering::Relaxed);
     let mut rows: std::collections::HashMap<i64, i32> = other
-        .query::<(i64, i32)>(format!("SELECT nonce, n FROM {name}"), ())
+        .query::<(i64, i32)>(format!("SELECT nonce, n FROM {ledger}"), ())
         .await
         .expect("the ledger")
         .into_iter()
@@ -91,7 +73,7 @@ async fn under_load_every_affected_task_learns_its_outcome_at_once_and_the_pool_
                 Some(n) => n,
                 // The ledger was read while the last ones were still running.
                 None => other
-                    .query_opt::<(i32,)>(format!("SELECT n FROM {name} WHERE nonce = $1"), (nonce,))
+                    .query_opt::<(i32,)>(sql(format!("SELECT n FROM {ledger} WHERE nonce = $1")), (nonce,))
                     .await
                     .expect("the ledger")
                     .map_or(0, |(n,)| n),
@@ -108,7 +90,7 @@ async fn under_load_every_affected_task_learns_its_outcome_at_once_and_the_pool_
         }
     }
     assert!(unknown > 0, "some were under way");
-    pool.batch_execute(&format!("DROP TABLE {name}")).await.expect("dropped");
+    drop_table(&other, &ledger).await;
     pool.close().await;
     other.close().await;
 }
@@ -120,18 +102,8 @@ async fn what_was_never_sent_succeeds_elsewhere() {
     eventually("all pipes are up", || async { shared_pipes(&pool) == 8 }).await;
     assert_eq!(spawn_query(&pool, "SELECT 2").await.expect("no panic").expect("known from here on"), 2);
     // Every pipe is busy; what comes behind waits unsent.
-    let busy: Vec<_> = (0..8).map(|_| spawn_query(&pool, "SELECT 1 FROM pg_sleep(60)")).collect();
-    eventually("the sleepers are out", || async {
-        let (running,): (i64,) = other
-            .query_one(
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'",
-                (&name,),
-            )
-            .await
-            .expect("a count");
-        running == 8
-    })
-    .await;
+    let busy: Vec<_> = (0..8).map(|_| spawn_query(&pool, &sleep(60.0))).collect();
+    eventually("the sleepers are out", || async { active(&other, &name).await == 8 }).await;
     let waiting: Vec<_> = (0..100).map(|_| spawn_query(&pool, "SELECT 2")).collect();
     eventually("they wait", || async { pool.stats().in_flight() >= 108 }).await;
     let began = Instant::now();
@@ -139,8 +111,7 @@ async fn what_was_never_sent_succeeds_elsewhere() {
     for task in busy {
         let error = task.await.expect("no panic").expect_err("terminated");
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
-        let said = error.as_database().expect("the server said why");
-        assert_eq!((said.code(), said.severity()), ("57P01", "FATAL"));
+        assert_eq!(error.sqlstate(), LAST_WORDS, "{error}");
     }
     for task in waiting {
         assert_eq!(task.await.expect("no panic").expect("it ran elsewhere"), 2);
@@ -150,36 +121,50 @@ async fn what_was_never_sent_succeeds_elsewhere() {
     other.close().await;
 }
 
-fn spawn_query(pool: &Pool, sql: &'static str) -> tokio::task::JoinHandle<Result<i32, pg_pipeline::Error>> {
-    let pool = pool.clone();
-    tokio::spawn(async move { pool.query_one::<(i32,)>(sql, ()).await.map(|(n,)| n) })
+fn spawn_query(pool: &Pool, text: &str) -> tokio::task::JoinHandle<Result<i32, Error>> {
+    let (pool, text) = (pool.clone(), text.to_owned());
+    tokio::spawn(async move { pool.query_one::<(i32,)>(text, ()).await.map(|(n,)| n) })
 }
 
 #[tokio::test]
 async fn an_idempotent_statement_runs_again_after_a_lost_connection() {
     let name = own_name("idempotent");
     let (pool, other) = (named_pool(&name).await, pool().await);
+    let slow = sleep(3.0);
     let sleeper = tokio::spawn({
-        let pool = pool.clone();
-        let statement = pg_pipeline::Statement::new("SELECT 3 FROM pg_sleep(3)").idempotent();
+        let (pool, statement) = (pool.clone(), Statement::new(slow).idempotent());
         async move { pool.query_one::<(i32,)>(statement, ()).await }
     });
     eventually("it is out", || async { terminate_active(&other, &name).await == 1 }).await;
-    assert_eq!(sleeper.await.expect("no panic").expect("the second run"), (3,));
+    assert_eq!(sleeper.await.expect("no panic").expect("the second run"), (1,));
     pool.close().await;
     other.close().await;
 }
 
-async fn terminate_active(other: &Pool, name: &str) -> i64 {
-    let (ended,): (i64,) = other
-        .query_one(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-             WHERE application_name = $1 AND state = 'active' AND query LIKE '%pg_sleep%'",
-            (name,),
-        )
-        .await
-        .expect("a count");
-    ended
+#[tokio::test]
+async fn a_transaction_whose_connection_is_lost_is_not_committed() {
+    let (pool, other) = (pool().await, pool().await);
+    let table = table(&other, "lost_work", "n int4").await;
+    let insert = Statement::new(sql(format!("INSERT INTO {table} VALUES ($1)")));
+    for n in 0..3 {
+        let tx = pool.begin().await.expect("a lease");
+        tx.execute(&insert, (n,)).await.expect("a write");
+        terminate(&other, number(&tx).await).await;
+        if n == 1 {
+            let error = tx.execute(&insert, (n,)).await.expect_err("it is gone");
+            assert!(matches!(error.outcome(), Outcome::NotSent | Outcome::Unknown), "{error:?}");
+        }
+        let error = tx.commit().await.expect_err("it is gone");
+        assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::Closed), "{error:?}");
+        assert!(matches!(error.outcome(), Outcome::NotSent | Outcome::Unknown), "{error:?}");
+    }
+    eventually("the pool heals", || async { shared_pipes(&pool) == 8 }).await;
+    // Nothing holds the table any more, and nothing was kept.
+    drop(pool.begin().await.expect("a lease"));
+    assert_eq!(count(&other, &table).await, 0);
+    drop_table(&other, &table).await;
+    pool.close().await;
+    other.close().await;
 }
 
 #[tokio::test]
@@ -204,22 +189,15 @@ async fn a_lease_whose_connection_is_lost_says_so_and_is_replaced() {
 async fn close_leaves_no_connection_behind() {
     let name = own_name("close");
     let (pool, other) = (named_pool(&name).await, pool().await);
-    let sql = "SELECT 4 FROM pg_sleep(0.2)";
-    assert_eq!(spawn_query(&pool, sql).await.expect("no panic").expect("known from here on"), 4);
-    let under_way = spawn_query(&pool, sql);
+    let slow = sleep(0.2);
+    assert_eq!(spawn_query(&pool, &slow).await.expect("no panic").expect("known from here on"), 1);
+    let under_way = spawn_query(&pool, &slow);
     eventually("it is out", || async { pool.stats().in_flight() == 1 }).await;
     pool.close().await;
-    assert_eq!(under_way.await.expect("no panic").expect("finished"), 4);
+    assert_eq!(under_way.await.expect("no panic").expect("finished"), 1);
     let error = pool.execute("SELECT 1", ()).await.expect_err("closed");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Closed, Outcome::NotSent));
     // The goodbye was sent and the sockets are closed; the server's processes end a moment later.
-    eventually("the server shows none", || async {
-        let (left,): (i64,) = other
-            .query_one("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", (&name,))
-            .await
-            .expect("a count");
-        left == 0
-    })
-    .await;
+    eventually("the server shows none", || async { connections(&other, &name).await == 0 }).await;
     other.close().await;
 }

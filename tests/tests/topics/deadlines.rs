@@ -2,8 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use integration_tests::{all_shared, connections, eventually, named_pool, own_name, pool, postgres};
-use pg_pipeline::{CallOptions, ErrorKind, Outcome, Phase, Pool, Row, Statement};
+use integration_tests::{eventually, own_name};
+
+use super::side::dialect::{ECHO, ECHO_BOTH, ECHO_SLOWLY, NEGATE, sleep};
+use super::side::{
+    CallOptions, ErrorKind, Outcome, Phase, Pool, Row, Statement, active, all_shared, config, connections,
+    drop_table, idle, named_config, named_pool, pool, pool_of, reconnects, sql, table,
+};
 
 /// Far more than any of these waits should take, and far less than the server's sleep.
 const GENEROUS: Duration = Duration::from_secs(4);
@@ -16,11 +21,11 @@ fn limit(milliseconds: u64) -> CallOptions {
 async fn an_answer_that_does_not_come_is_told_by_its_phase() {
     let pool = pool().await;
     all_shared(&pool).await;
-    let sql = "SELECT 1 FROM pg_sleep(5)";
+    let slow = sleep(5.0);
     for round in 0..2 {
         // Unknown in the first round: learning it is within the deadline too.
         let began = Instant::now();
-        let error = pool.with(limit(200)).query::<Row>(sql, ()).await.expect_err("too slow");
+        let error = pool.with(limit(200)).query::<Row>(&slow, ()).await.expect_err("too slow");
         let took = began.elapsed();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::Unknown), "round {round}");
         assert_eq!(error.phase(), Some(Phase::Answer));
@@ -31,7 +36,7 @@ async fn an_answer_that_does_not_come_is_told_by_its_phase() {
     // The others are quick meanwhile: nobody waits behind the sleepers.
     let began = Instant::now();
     for n in 0..200_i32 {
-        let (back,): (i32,) = pool.query_one("SELECT $1::int4", (n,)).await.expect("an answer");
+        let (back,): (i32,) = pool.query_one(ECHO, (n,)).await.expect("an answer");
         assert_eq!(back, n);
     }
     assert!(began.elapsed() < GENEROUS, "{:?}", began.elapsed());
@@ -42,12 +47,11 @@ async fn an_answer_that_does_not_come_is_told_by_its_phase() {
 async fn after_a_timeout_queries_are_quick_on_the_other_pipes() {
     let pool = pool().await;
     all_shared(&pool).await;
-    let asleep =
-        tokio::time::timeout(Duration::from_millis(100), pool.execute("SELECT pg_sleep(5)", ())).await;
+    let asleep = tokio::time::timeout(Duration::from_millis(100), pool.execute(sleep(5.0), ())).await;
     asleep.expect_err("dropped before its answer");
     for n in 0..8_i32 {
         let began = Instant::now();
-        let (back,): (i32,) = pool.query_one("SELECT $1::int4", (n,)).await.expect("an answer");
+        let (back,): (i32,) = pool.query_one(ECHO, (n,)).await.expect("an answer");
         assert_eq!(back, n);
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     }
@@ -56,40 +60,36 @@ async fn after_a_timeout_queries_are_quick_on_the_other_pipes() {
 
 #[tokio::test]
 async fn answers_that_come_after_their_deadline_reach_nobody() {
-    let pool = Pool::builder(postgres().await).connections(1).connect().await.expect("a pool");
-    let slow = Statement::new("SELECT $1::int4 FROM pg_sleep(0.2)");
+    let pool = pool_of(1).await;
+    let slow = Statement::new(ECHO_SLOWLY);
     pool.query_one::<(i32,)>(&slow, (0,)).await.expect("known from here on");
     for n in 1..6_i32 {
         let view = pool.with(limit(50));
         let (late, next) = tokio::join!(view.query_one::<(i32,)>(&slow, (n,)), async {
             tokio::time::sleep(Duration::from_millis(60)).await;
-            pool.query_one::<(i32,)>("SELECT -$1::int4", (n,)).await
+            pool.query_one::<(i32,)>(NEGATE, (n,)).await
         });
         assert_eq!(late.expect_err("late").phase(), Some(Phase::Answer));
         assert_eq!(next.expect("its own answer"), (-n,));
     }
-    assert_eq!(pool.stats().pipes[0].reconnects, 0, "the connection is kept");
+    assert_eq!(reconnects(&pool), 0, "the connection is kept");
     pool.close().await;
 }
 
 #[tokio::test]
 async fn a_statement_that_was_not_sent_in_time_never_runs() {
     let name = own_name("not_sent");
-    let pool = Pool::builder(postgres().await.application_name(&name))
-        .connections(1)
-        .connect()
-        .await
-        .expect("a pool");
-    let other = integration_tests::pool().await;
-    let table = integration_tests::table(&other, "not_sent", "n int4").await;
-    let insert = Statement::new(format!("INSERT INTO {table} VALUES ($1)"));
+    let pool = Pool::builder(named_config(&name).await).connections(1).connect().await.expect("a pool");
+    let other = super::side::pool().await;
+    let table = table(&other, "not_sent", "n int4").await;
+    let insert = Statement::new(sql(format!("INSERT INTO {table} VALUES ($1)")));
     pool.execute(&insert, (0,)).await.expect("known from here on");
-    pool.execute("SELECT pg_sleep(0)", ()).await.expect("known from here on");
+    pool.execute(sleep(0.0), ()).await.expect("known from here on");
     let sleeper = tokio::spawn({
         let pool = pool.clone();
-        async move { pool.execute("SELECT 1 FROM pg_sleep(1)", ()).await }
+        async move { pool.execute(sleep(1.0), ()).await }
     });
-    eventually("it sleeps", || async { connections(&other, &name, "active").await == 1 }).await;
+    eventually("it sleeps", || async { active(&other, &name).await == 1 }).await;
     // Held back behind the sleeper on the only pipe.
     let error = pool.with(limit(100)).execute(&insert, (1,)).await.expect_err("no room in time");
     assert_eq!(
@@ -103,14 +103,14 @@ async fn a_statement_that_was_not_sent_in_time_never_runs() {
     pool.execute(&insert, (3,)).await.expect("works");
     let rows: Vec<(i32,)> = other.query(format!("SELECT n FROM {table} ORDER BY n"), ()).await.expect("rows");
     assert_eq!(rows, [(0,), (3,)]);
-    integration_tests::drop_table(&other, &table).await;
+    drop_table(&other, &table).await;
     pool.close().await;
     other.close().await;
 }
 
 #[tokio::test]
 async fn the_pools_own_timeout_holds_for_every_kind_of_call() {
-    let pool = Pool::builder(postgres().await)
+    let pool = Pool::builder(config().await)
         .query_timeout(Duration::from_millis(200))
         .acquire_timeout(GENEROUS)
         .connect()
@@ -121,13 +121,13 @@ async fn the_pools_own_timeout_holds_for_every_kind_of_call() {
     let session = pool.session().await.expect("a session");
     let alone = pool.begin().await.expect("a transaction");
     let mut batch = pool.batch();
-    batch.push("SELECT pg_sleep(8)", ());
+    batch.push(sleep(8.0), ());
     let (query, batch, script, statement, in_transaction) = tokio::join!(
-        pool.query::<Row>("SELECT pg_sleep(8)", ()),
+        pool.query::<Row>(sleep(8.0), ()),
         batch.execute(),
-        pool.batch_execute("SELECT pg_sleep(8)"),
-        session.execute("SELECT pg_sleep(8)", ()),
-        alone.execute("SELECT pg_sleep(8)", ()),
+        async { pool.batch_execute(&sleep(8.0)).await },
+        session.execute(sleep(8.0), ()),
+        alone.execute(sleep(8.0), ()),
     );
     let errors = [
         query.map(drop).expect_err("too slow"),
@@ -142,13 +142,13 @@ async fn the_pools_own_timeout_holds_for_every_kind_of_call() {
         assert_eq!(error.phase(), Some(Phase::Answer), "{error}");
     }
     // A call's own limit wins, in both directions.
-    pool.with(limit(8_000)).execute("SELECT pg_sleep(0.4)", ()).await.expect("in time");
+    pool.with(limit(8_000)).execute(sleep(0.4), ()).await.expect("in time");
     pool.close_within(Duration::from_millis(10)).await;
 }
 
 #[tokio::test]
 async fn a_lease_that_is_not_free_in_time_is_told_by_its_phase() {
-    let pool = Pool::builder(postgres().await)
+    let pool = Pool::builder(config().await)
         .connections(2)
         .acquire_timeout(Duration::from_millis(150))
         .connect()
@@ -175,12 +175,11 @@ async fn futures_dropped_by_a_timeout_leave_the_pool_as_it_was() {
     let (pool, other) = (named_pool(&name).await, pool().await);
     let tasks: Vec<_> = (0..50_i32)
         .map(|task| {
-            let pool = pool.clone();
+            let (pool, text, echo) = (pool.clone(), "x".repeat(5_000), Statement::new(ECHO_BOTH));
             tokio::spawn(async move {
                 for n in 0..40_i32 {
                     let number = task * 100 + n;
-                    let query =
-                        pool.query_one::<(i32, String)>("SELECT $1::int4, repeat('x', 5000)", (number,));
+                    let query = pool.query_one::<(i32, String)>(&echo, (number, &text));
                     let limit = Duration::from_micros(u64::from(number.unsigned_abs() % 16) * 100);
                     if let Ok(answer) = tokio::time::timeout(limit, query).await {
                         assert_eq!(answer.expect("an answer").0, number);
@@ -192,11 +191,9 @@ async fn futures_dropped_by_a_timeout_leave_the_pool_as_it_was() {
     for task in tasks {
         task.await.expect("no task fails");
     }
-    eventually("nothing is in flight", || async { pool.stats().in_flight() == 0 }).await;
-    let stats = pool.stats();
-    assert_eq!((stats.waiting, stats.answer_bytes), (0, 0));
-    assert!(stats.pipes.iter().all(|pipe| pipe.reconnects == 0), "no connection was thrown away");
-    assert_eq!(connections(&other, &name, "%").await, 8);
+    idle(&pool).await;
+    assert_eq!(reconnects(&pool), 0, "no connection was thrown away");
+    assert_eq!(connections(&other, &name).await, 8);
     pool.close().await;
     other.close().await;
 }

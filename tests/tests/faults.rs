@@ -1,0 +1,18 @@
+//! Connections that break.
+
+#[path = "topics"]
+mod postgres {
+    use integration_tests::postgres as side;
+
+    mod fault_proxy;
+    mod lost_connections;
+}
+
+#[path = "topics"]
+mod mysql {
+    use integration_tests::mysql as side;
+
+    mod fault_proxy;
+    mod lost_connections;
+    mod lost_connections_of_mysql;
+}
