@@ -5,7 +5,7 @@
 //! [`postgres`] and for [`mysql`].
 
 pub mod mysql;
-pub mod peer;
+pub mod odd_values;
 pub mod postgres;
 pub mod proxy;
 

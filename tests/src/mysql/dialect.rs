@@ -123,6 +123,65 @@ pub fn drop_user(name: &str) -> String {
 /// What is said to a user who has as many connections as allowed.
 pub const TOO_MANY: &str = "max_user_connections";
 
+/// A text back, and one of 100,000 characters.
+pub const LARGE_BOTH_WAYS: &str = "SELECT CAST(? AS CHAR), REPEAT('x', 100000)";
+/// SQLSTATE of an empty statement (1065).
+pub const EMPTY: Option<&str> = Some("42000");
+
+/// So many rows from 1, of at most a million: the number, the next one, its text, NULL, as a float, and `x`.
+pub fn many_rows(count: i64) -> String {
+    format!(
+        "WITH RECURSIVE list (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM list LIMIT 1000) \
+         SELECT n, n + 1, CAST(n AS CHAR), NULL, CAST(n AS DOUBLE), 'x' \
+         FROM (SELECT 1000 * a.n + b.n + 1 AS n FROM list AS a, list AS b) AS numbers \
+         WHERE n <= {count} ORDER BY n"
+    )
+}
+
+/// Column `v` becomes one type after the other, and is an int4 again at last.
+pub const CHANGES_OF_TYPE: [&str; 4] = [
+    "MODIFY v BIGINT NOT NULL",
+    "MODIFY v DOUBLE NOT NULL",
+    "MODIFY v VARCHAR(50) NOT NULL",
+    "MODIFY v INT NOT NULL",
+];
+
+/// Creates a user with a password.
+pub fn user_with(name: &str, password: &str) -> Vec<String> {
+    let quoted = password.replace('\\', "\\\\").replace('\'', "''");
+    vec![
+        format!("CREATE USER '{name}'@'%' IDENTIFIED BY '{quoted}'"),
+        format!("GRANT ALL PRIVILEGES ON *.* TO '{name}'@'%'"),
+    ]
+}
+
+/// Configurations that cannot be used, and what their errors say.
+pub const CONFIGURATIONS: [(&str, &str); 18] = [
+    ("postgres://app@host/db", "mysql://"),
+    ("http://host", "mysql://"),
+    ("just words", "mysql://"),
+    ("mysql://u:hush-hush-7531@host:notaport/db", "`port`"),
+    ("mysql://u:hush-hush-7531@host:0/db", "between 1 and 65535"),
+    ("mysql://u:hush-hush-7531@host:70000/db", "between 1 and 65535"),
+    ("mysql://u:hush%zz-7531@host/db", "%25"),
+    ("mysql://u:hush hush@host/db", "percent-encoded"),
+    ("mysql://u:hush/hush-7531@host/db", "%2F"),
+    ("mysql://u:hush@hush-7531@host/db", "%40"),
+    ("mysql://u@[::1/db", "%5B"),
+    ("mysql://u@host/db?flavour=sweet", "unknown option `flavour`"),
+    ("mysql://u@host/db?connections", "no `=`"),
+    ("mysql://u@host/db?connections=many", "connections"),
+    ("mysql://u@host/db?connections=0", "between 1 and 1024"),
+    ("mysql://u@host/db?query_timeout=0", "between 1 ms and 7 days"),
+    ("mysql://u@host/db?sslMode=sometimes", "VERIFY_IDENTITY"),
+    ("mysql://u@host/db?characterEncoding=latin1", "UTF-8"),
+];
+/// The option for TLS, the values that need it, and those that do without; the first of these is recommended.
+pub const TLS_MODES: (&str, [&str; 3], [&str; 2]) =
+    ("sslMode", ["REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"], ["PREFERRED", "DISABLED"]);
+/// An option that is understood and not offered.
+pub const UNSET: (&str, &str) = ("useAffectedRows", "true");
+
 /// SQLSTATE of a key that is there already.
 pub const DUPLICATE: &str = "23000";
 /// Of a table that is not there.

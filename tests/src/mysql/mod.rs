@@ -4,6 +4,7 @@
 #[path = "../both.rs"]
 mod both;
 pub mod dialect;
+pub mod peer;
 
 pub use both::*;
 pub use dialect::sql;

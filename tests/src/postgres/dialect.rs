@@ -113,6 +113,58 @@ pub fn drop_user(name: &str) -> String {
 /// What is said to a user who has as many connections as allowed.
 pub const TOO_MANY: &str = "too many connections";
 
+/// A text back, and one of 100,000 characters.
+pub const LARGE_BOTH_WAYS: &str = "SELECT $1::text, repeat('x', 100000)";
+/// SQLSTATE of an empty statement, which is no error here.
+pub const EMPTY: Option<&str> = None;
+
+/// So many rows from 1: the number, the next one, its text, NULL, as a float, and `x`.
+pub fn many_rows(count: i64) -> String {
+    format!(
+        "SELECT n, n + 1, n::text, NULL::text, n::float8, 'x' FROM generate_series(1, {count}::int8) AS n"
+    )
+}
+
+/// Column `v` becomes one type after the other, and is an int4 again at last.
+pub const CHANGES_OF_TYPE: [&str; 4] =
+    ["ALTER v TYPE int8", "ALTER v TYPE float8", "ALTER v TYPE text", "ALTER v TYPE int4 USING v::int4"];
+
+/// Creates a user with a password.
+pub fn user_with(name: &str, password: &str) -> Vec<String> {
+    vec![format!("CREATE ROLE {name} LOGIN PASSWORD '{}'", password.replace('\'', "''"))]
+}
+
+/// Configurations that cannot be used, and what their errors say.
+pub const CONFIGURATIONS: [(&str, &str); 22] = [
+    ("mysql://app@host/db", "postgres://"),
+    ("http://host", "postgres://"),
+    ("just words", "neither a URL"),
+    ("postgres://u:hush-hush-7531@host:notaport/db", "`port`"),
+    ("postgres://u:hush-hush-7531@host:0/db", "between 1 and 65535"),
+    ("postgres://u:hush-hush-7531@host:70000/db", "between 1 and 65535"),
+    ("postgres://u:hush%zz-7531@host/db", "%25"),
+    ("postgres://u:hush hush@host/db", "percent-encoded"),
+    ("postgres://u:hush/hush-7531@host/db", "%2F"),
+    ("postgres://u:hush@hush-7531@host/db", "%40"),
+    ("postgres://u@[::1/db", "%5B"),
+    ("postgres://u@host/db?flavour=sweet", "unknown option `flavour`"),
+    ("postgres://u@host/db?connections", "no `=`"),
+    ("postgres://u@host/db?connections=many", "connections"),
+    ("postgres://u@host/db?connections=0", "between 1 and 1024"),
+    ("postgres://u@host/db?query_timeout=0", "between 1 ms and 7 days"),
+    ("postgres://u@host/db?sslmode=sometimes", "verify-full"),
+    ("postgres://u@host/db?client_encoding=LATIN1", "UTF8"),
+    ("host=h user=u password='hush-hush-7531", "closing quote"),
+    ("host=h flavour=sweet", "unknown option `flavour`"),
+    ("host=h password=hush hush-7531", "single quotes"),
+    ("host=a,b port=1,2,3", "3 entries for 2 hosts"),
+];
+/// The option for TLS, the values that need it, and those that do without; the first of these is recommended.
+pub const TLS_MODES: (&str, [&str; 3], [&str; 3]) =
+    ("sslmode", ["require", "verify-ca", "verify-full"], ["prefer", "allow", "disable"]);
+/// An option that is understood and not offered.
+pub const UNSET: (&str, &str) = ("target_session_attrs", "read-write");
+
 /// SQLSTATE of a key that is there already.
 pub const DUPLICATE: &str = "23505";
 /// Of a table that is not there.

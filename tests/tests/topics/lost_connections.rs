@@ -130,7 +130,7 @@ fn spawn_query(pool: &Pool, text: &str) -> tokio::task::JoinHandle<Result<i32, E
 async fn an_idempotent_statement_runs_again_after_a_lost_connection() {
     let name = own_name("idempotent");
     let (pool, other) = (named_pool(&name).await, pool().await);
-    let slow = sleep(3.0);
+    let slow = sleep(1.0);
     let sleeper = tokio::spawn({
         let (pool, statement) = (pool.clone(), Statement::new(slow).idempotent());
         async move { pool.query_one::<(i32,)>(statement, ()).await }

@@ -1,7 +1,9 @@
 //! What the calls return, on a real server.
 
 use super::side::dialect::{ECHO, ECHO_BOTH, NO_SUCH_COLUMN, NO_SUCH_TABLE, SERIES, SYNTAX, sleep};
-use super::side::{CallOptions, ErrorKind, FromRow, Outcome, Row, Statement, drop_table, params, pool, sql, table};
+use super::side::{
+    CallOptions, ErrorKind, FromRow, Outcome, Row, Statement, drop_table, params, pool, sql, table,
+};
 
 #[derive(Debug, PartialEq, FromRow)]
 struct Pair {
@@ -25,13 +27,16 @@ async fn every_call_and_every_shape_of_a_result() {
     assert_eq!(pair, Pair { id: 8, name: None });
     let pair: Option<(i32, Option<String>)> = pool.query_opt(by_id, (9,)).await.expect("no row");
     assert_eq!(pair, None);
-    let all: Vec<Pair> = pool.query(format!("SELECT text, id FROM {table} ORDER BY id"), ()).await.expect("rows");
+    let all: Vec<Pair> =
+        pool.query(format!("SELECT text, id FROM {table} ORDER BY id"), ()).await.expect("rows");
     assert_eq!(all, [Pair { id: 7, name: Some("x".into()) }, Pair { id: 8, name: None }]);
     let series: Vec<(i32,)> = pool.query(SERIES, (3,)).await.expect("rows");
     assert_eq!(series, [(1,), (2,), (3,)]);
-    let (a, b) =
-        tokio::try_join!(pool.query_one::<Row>(ECHO, (1,)), pool.query_one::<(i32, String)>(ECHO_BOTH, (2, "two")))
-            .expect("both");
+    let (a, b) = tokio::try_join!(
+        pool.query_one::<Row>(ECHO, (1,)),
+        pool.query_one::<(i32, String)>(ECHO_BOTH, (2, "two"))
+    )
+    .expect("both");
     assert_eq!((a.get::<i32>(0), b), (1, (2, "two".to_owned())));
     let update = sql(format!("UPDATE {table} SET text = $1"));
     for _ in 0..2 {

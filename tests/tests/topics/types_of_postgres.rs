@@ -6,9 +6,10 @@ use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
 
-use integration_tests::{own_name, pool};
-use pg_pipeline::types::{FromSql, Kind, Timestamp, ToSql, Type};
-use pg_pipeline::{ErrorKind, Outcome, Pool, Row};
+use integration_tests::own_name;
+
+use super::side::types::{FromSql, Kind, Timestamp, ToSql, Type};
+use super::side::{ErrorKind, Outcome, Pool, Row, pool};
 
 /// Sends each value as a parameter of the type, compares what comes back, and what the server makes of its text.
 async fn round_trip<T>(pool: &Pool, sql_type: &str, values: &[(T, &str)])

@@ -1,8 +1,8 @@
 //! Logging in to MySQL: with a cold and a warm cache on the server, over TCP and over its socket, and in vain.
 
-use integration_tests::mysql::{config, pool};
 use integration_tests::own_name;
-use mysql_pipeline::{Config, Connection, DatabaseError, Error, ErrorKind, Outcome, Pool};
+
+use super::side::{Config, Connection, DatabaseError, Error, ErrorKind, Outcome, Pool, config, pool, server};
 
 /// A user whom the server's cache does not know yet.
 async fn new_user(pool: &Pool, topic: &str, identified: &str) -> String {
@@ -46,7 +46,7 @@ async fn a_cold_cache_needs_the_servers_key_and_a_warm_one_does_not() {
 #[cfg(unix)]
 #[tokio::test]
 async fn over_the_socket_the_password_itself_will_do() {
-    let server = test_servers::mysql().await.expect("a server");
+    let server = server().await.expect("a server");
     let Some(socket) = server.socket() else {
         // A server in a container has its socket there.
         return;
@@ -69,7 +69,7 @@ async fn who_is_not_let_in_is_told_why() {
     for (config, number, kind) in [
         (config.clone().password("wrong"), 1045, ErrorKind::Auth),
         (config.clone().password(""), 1045, ErrorKind::Auth),
-        (self::config().await.database("no_such_database"), 1049, ErrorKind::Connect),
+        (super::side::config().await.database("no_such_database"), 1049, ErrorKind::Connect),
     ] {
         let error = log_in(config).await.expect_err("refused");
         assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotSent), "{error}");

@@ -4,33 +4,35 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use integration_tests::eventually;
-use integration_tests::peer::{
-    Asked, Peer, READY, Talk, answer, gives, greeting, message, refusal, row, takes,
+
+use super::side::peer::{
+    self, Asked, Peer, Talk, announced_row, answer, garbage, greeting, last_word, many_rows, other_protocols,
+    refusals, strange_demands, unasked,
 };
-use pg_pipeline::{CallOptions, Connection, Error, ErrorKind, Outcome, Phase, Pool, Row};
+use super::side::{CallOptions, Connection, Error, ErrorKind, Outcome, Phase, Pool, sql};
 
 /// A pool of one pipe on `peer`.
-fn pool_of_one(peer: &Peer) -> Pool {
+pub(super) fn pool_of_one(peer: &Peer) -> Pool {
     let builder = Pool::builder(peer.config()).connections(1);
     builder.query_timeout(Duration::from_secs(8)).connect_lazy().expect("options that can be used")
 }
 
-async fn seven(pool: &Pool) -> Result<i32, Error> {
+pub(super) async fn seven(pool: &Pool) -> Result<i32, Error> {
     pool.query_one::<(i32,)>("SELECT 7", ()).await.map(|(n,)| n)
 }
 
 /// Whatever happened before: the pool heals.
-async fn heals(pool: &Pool) {
+pub(super) async fn heals(pool: &Pool) {
     eventually("the pool heals", || async { matches!(seven(pool).await, Ok(7)) }).await;
     pool.close().await;
 }
 
 /// A server whose first connection goes like this, and which serves on all others.
-async fn odd_once<F, Fut>(odd: F) -> Peer
+pub(super) async fn odd_once<F, Fut>(odd: F) -> Peer
 where
     F: Fn(Talk) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = io::Result<()>> + Send + 'static,
@@ -63,7 +65,7 @@ async fn answers_with(said: Vec<u8>) -> Peer {
 }
 
 /// Serves until something is to be run.
-async fn hear_run(talk: &mut Talk) -> io::Result<Asked> {
+pub(super) async fn hear_run(talk: &mut Talk) -> io::Result<Asked> {
     loop {
         let asked = talk.hear().await?;
         if asked.runs {
@@ -106,9 +108,7 @@ async fn a_server_that_closes_behind_its_greeting_is_tried_again() {
 
 #[tokio::test]
 async fn an_answer_that_ends_at_any_byte_is_an_unknown_outcome_and_a_whole_one_is_not() {
-    let whole =
-        [message(b'2', b""), row(&[Some(&[0, 0, 0, 7])]), message(b'C', b"SELECT 1\0"), READY.to_vec()]
-            .concat();
+    let whole = peer::seven();
     let attempts: Vec<_> = (0..=whole.len())
         .map(|end| {
             let whole = whole.clone();
@@ -172,25 +172,7 @@ async fn a_greeting_that_ends_at_any_byte_is_tried_again() {
 
 #[tokio::test]
 async fn garbage_for_an_answer_costs_the_connection_at_once() {
-    let bound = message(b'2', b"");
-    for said in [
-        b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
-        b"\x15\x03\x03\0\x02\x02\x46".to_vec(),
-        vec![0; 64],
-        vec![0xff; 64],
-        // Announced, and never sent: judged by the header alone.
-        b"E\x7f\xff\xff\xff".to_vec(),
-        b"T\x7f\xff\xff\xff".to_vec(),
-        b"2\x7f\xff\xff\xff".to_vec(),
-        [&bound[..], b"C\x7f\xff\xff\xff"].concat(),
-        // Out of place.
-        [&bound[..], &bound].concat(),
-        [&bound[..], READY].concat(),
-        READY.to_vec(),
-        gives(&[23]),
-        message(b'G', &[0; 3]),
-        message(b'H', &[0; 3]),
-    ] {
+    for said in garbage() {
         let peer = answers_with(said.clone()).await;
         let pool = pool_of_one(&peer);
         let began = Instant::now();
@@ -205,8 +187,6 @@ async fn garbage_for_an_answer_costs_the_connection_at_once() {
 
 #[tokio::test]
 async fn a_peer_of_another_protocol_is_named_at_once() {
-    let handshake =
-        |first: u8| [&[first, 0, 0, 0, 10][..], b"8.4.6\0\x08\0\0\0abcdefgh\0\xff\xf7\xff\x02"].concat();
     let mut all = vec![
         b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
         b"\x15\x03\x03\0\x02\x02\x46".to_vec(),
@@ -216,8 +196,7 @@ async fn a_peer_of_another_protocol_is_named_at_once() {
         vec![0; 64],
         vec![0xff; 64],
     ];
-    // MySQL's greeting begins with its length, which may look like the type of a message.
-    all.extend([b'J', b'R', b'N', b'E', b'S', b'K', b'Z', b'v', b'D'].map(handshake));
+    all.extend(other_protocols());
     for said in all {
         let what = said.escape_ascii().to_string();
         let peer = Peer::start(move |mut talk, _| {
@@ -229,7 +208,12 @@ async fn a_peer_of_another_protocol_is_named_at_once() {
         })
         .await;
         let began = Instant::now();
-        let error = Pool::builder(peer.config()).connections(1).connect().await.expect_err("no PostgreSQL");
+        let error = Pool::builder(peer.config())
+            .connections(1)
+            .connect_timeout(Duration::from_secs(5))
+            .connect()
+            .await
+            .expect_err("another protocol");
         let kinds = [ErrorKind::Protocol, ErrorKind::Connect, ErrorKind::Auth];
         assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
         assert_eq!(error.outcome(), Outcome::NotSent, "{what}");
@@ -239,21 +223,22 @@ async fn a_peer_of_another_protocol_is_named_at_once() {
 
 #[tokio::test]
 async fn an_error_for_a_greeting_is_told_and_tried_again() {
-    for (code, kind) in
-        [("53300", ErrorKind::Connect), ("57P03", ErrorKind::Connect), ("28P01", ErrorKind::Auth)]
-    {
-        let peer = Peer::start(move |mut talk, number| async move {
-            talk.hear_startup().await?;
-            if number < 3 {
-                return talk.say(&refusal("FATAL", code)).await;
+    for (said, kind, state) in refusals() {
+        let peer = Peer::start(move |mut talk, number| {
+            let said = said.clone();
+            async move {
+                talk.hear_startup().await?;
+                if number < 3 {
+                    return talk.say(&said).await;
+                }
+                talk.say(&greeting()).await?;
+                talk.serve().await
             }
-            talk.say(&greeting()).await?;
-            talk.serve().await
         })
         .await;
         let error = Pool::builder(peer.config()).connections(1).connect().await.expect_err("refused");
         assert_eq!((error.kind(), error.outcome()), (kind, Outcome::NotSent));
-        assert_eq!(error.sqlstate(), Some(code));
+        assert_eq!(error.sqlstate(), Some(state));
         let pool = pool_of_one(&peer);
         assert_eq!(seven(&pool).await.expect("it waits until the server is ready"), 7);
         pool.close().await;
@@ -262,9 +247,13 @@ async fn an_error_for_a_greeting_is_told_and_tried_again() {
 
 #[tokio::test]
 async fn time_that_runs_out_before_there_is_a_connection_names_the_cause() {
-    let peer = Peer::start(|mut talk, _| async move {
-        talk.hear_startup().await?;
-        talk.say(&refusal("FATAL", "53300")).await
+    let (said, _, state) = refusals().remove(0);
+    let peer = Peer::start(move |mut talk, _| {
+        let said = said.clone();
+        async move {
+            talk.hear_startup().await?;
+            talk.say(&said).await
+        }
     })
     .await;
     let pool = pool_of_one(&peer);
@@ -273,22 +262,25 @@ async fn time_that_runs_out_before_there_is_a_connection_names_the_cause() {
     let error = view.execute("SELECT 7", ()).await.expect_err("no connection");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Queue)));
     assert_eq!(error.outcome(), Outcome::NotSent);
-    assert!(error.to_string().contains("53300"), "{error}");
+    assert!(error.to_string().contains(state), "{error}");
     pool.close().await;
 }
 
 #[tokio::test]
 async fn authentication_that_is_not_offered_is_named() {
-    // Kerberos V5, SCM credentials, GSSAPI, SSPI, and one that nobody knows.
-    for code in [2_u32, 6, 7, 9, 99] {
-        let peer = Peer::start(move |mut talk, _| async move {
-            talk.hear_startup().await?;
-            talk.say(&message(b'R', &code.to_be_bytes())).await?;
-            talk.ignore().await
+    for said in strange_demands() {
+        let what = said.escape_ascii().to_string();
+        let peer = Peer::start(move |mut talk, _| {
+            let said = said.clone();
+            async move {
+                talk.hear_startup().await?;
+                talk.say(&said).await?;
+                talk.ignore().await
+            }
         })
         .await;
         let error = Connection::connect(peer.config().password("x")).await.expect_err("not offered");
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent), "{code}: {error}");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent), "{what}: {error}");
     }
 }
 
@@ -302,64 +294,16 @@ async fn a_server_that_never_greets_runs_into_connect_timeout() {
 }
 
 #[tokio::test]
-async fn a_row_of_two_gigabytes_that_is_only_announced_takes_no_memory_and_ends_at_the_deadline() {
-    let peer = answers_with([&message(b'2', b"")[..], b"D\x7f\xff\xff\xff\0\x01"].concat()).await;
-    let pool = pool_of_one(&peer);
-    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(300)));
-    let error = view.query_one::<(i32,)>("SELECT 7", ()).await.expect_err("it never comes");
-    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Answer)));
-    assert!(pool.stats().answer_bytes < 1_000);
-    pool.close_within(Duration::ZERO).await;
-}
-
-#[tokio::test]
-async fn columns_that_are_only_announced_are_an_error_of_the_one_who_asked() {
-    let peer = odd_once(|mut talk| async move {
-        talk.greet().await?;
-        hear_run(&mut talk).await?;
-        let columns = message(b'D', &[0xff, 0xff]);
-        talk.say(&[message(b'2', b""), columns, message(b'C', b"SELECT 1\0"), READY.to_vec()].concat())
-            .await?;
-        talk.serve().await
-    })
-    .await;
-    let pool = pool_of_one(&peer);
-    let error = seven(&pool).await.expect_err("no such columns");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Protocol, Outcome::Completed));
-    // The frame was whole: the connection goes on.
-    assert_eq!(seven(&pool).await.expect("a row"), 7);
-    assert_eq!(peer.accepted(), 1);
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn a_description_of_columns_that_do_not_come_is_refused() {
-    let peer = odd_once(|mut talk| async move {
-        talk.greet().await?;
-        talk.hear().await?;
-        let columns = message(b'T', &[0xff, 0xff]);
-        talk.say(&[message(b'1', b""), takes(&[]), columns, READY.to_vec()].concat()).await?;
-        talk.ignore().await
-    })
-    .await;
-    let pool = pool_of_one(&peer);
-    let error = seven(&pool).await.expect_err("no such columns");
-    // Only preparing went wrong: the statement itself was not sent.
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Protocol, Outcome::NotSent));
-    heals(&pool).await;
-}
-
-#[tokio::test]
 async fn an_endless_answer_is_bounded_and_fails_alone() {
     let peer = odd_once(|mut talk| async move {
         talk.greet().await?;
         hear_run(&mut talk).await?;
-        talk.say(&message(b'2', b"")).await?;
-        let rows = row(&[Some(&[0, 0, 0, 7])]).repeat(10_000);
+        let [begin, rows, end] = many_rows();
+        talk.say(&begin).await?;
         for _ in 0..200 {
             talk.say(&rows).await?;
         }
-        talk.say(&[&message(b'C', b"SELECT 2000000\0")[..], READY].concat()).await?;
+        talk.say(&end).await?;
         talk.serve().await
     })
     .await;
@@ -415,20 +359,24 @@ async fn what_is_never_answered_times_out_and_others_do_not_wait_for_it() {
 async fn a_server_that_does_not_read_times_out_while_sending() {
     let peer = odd_once(|mut talk| async move {
         talk.greet().await?;
-        let asked = talk.hear().await?;
-        talk.say(&answer(&asked)).await?;
-        talk.freeze().await
+        loop {
+            let asked = talk.hear().await?;
+            talk.say(&answer(&asked)).await?;
+            if asked.text.starts_with("INSERT") {
+                return talk.freeze().await;
+            }
+        }
     })
     .await;
     let pool = pool_of_one(&peer);
     // More than the sockets' buffers hold.
     let large = vec![7_u8; 32 << 20];
     let view = pool.with(CallOptions::new().timeout(Duration::from_millis(500)));
-    let error = view.execute("INSERT $1", (&large,)).await.expect_err("nobody reads it");
+    let error = view.execute(sql("INSERT $1"), (&large,)).await.expect_err("nobody reads it");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Send)));
     assert_eq!(error.outcome(), Outcome::Unknown);
     // What waits behind it was never sent.
-    let error = view.execute("INSERT $1", (&[7_u8][..],)).await.expect_err("nobody reads it");
+    let error = view.execute(sql("INSERT $1"), (&[7_u8][..],)).await.expect_err("nobody reads it");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Queue)));
     assert_eq!(error.outcome(), Outcome::NotSent);
     pool.close_within(Duration::ZERO).await;
@@ -436,14 +384,7 @@ async fn a_server_that_does_not_read_times_out_while_sending() {
 
 #[tokio::test]
 async fn an_answer_that_nobody_asked_for_costs_the_connection() {
-    for said in [
-        READY.to_vec(),
-        message(b'C', b"SELECT 1\0"),
-        row(&[Some(&[0, 0, 0, 9])]),
-        refusal("ERROR", "22012"),
-        [&message(b'2', b"")[..], &row(&[Some(&[0, 0, 0, 9])]), &message(b'C', b"SELECT 1\0"), READY]
-            .concat(),
-    ] {
+    for said in unasked() {
         let peer = odd_once(move |mut talk| {
             let said = said.clone();
             async move {
@@ -468,53 +409,6 @@ async fn an_answer_that_nobody_asked_for_costs_the_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_twice_never_makes_answers_change_hands() {
-    // Every connection says ReadyForQuery once too often, behind its twentieth request.
-    let peer = Peer::start(|mut talk, _| async move {
-        talk.greet().await?;
-        for _ in 0..20 {
-            let asked = talk.hear().await?;
-            talk.say(&answer(&asked)).await?;
-        }
-        let asked = talk.hear().await?;
-        talk.say(&[&answer(&asked)[..], READY].concat()).await?;
-        talk.serve().await
-    })
-    .await;
-    let pool = Pool::builder(peer.config()).connections(2).connect().await.expect("a pool");
-    let right = Arc::new(AtomicU32::new(0));
-    let tasks: Vec<_> = (0..50)
-        .map(|n| {
-            let (pool, right) = (pool.clone(), Arc::clone(&right));
-            tokio::spawn(async move {
-                for query in 0..10 {
-                    let n = n * 100 + query;
-                    match pool.query_one::<(i32,)>(format!("SELECT {n}"), ()).await {
-                        Ok((echo,)) => {
-                            assert_eq!(echo, n);
-                            right.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(error) => {
-                            assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-                            assert!(
-                                matches!(error.outcome(), Outcome::Unknown | Outcome::NotSent),
-                                "{error:?}"
-                            );
-                        }
-                    }
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("no answer changed hands");
-    }
-    assert!(right.load(Ordering::Relaxed) > 100);
-    assert!(peer.accepted() > 2, "connections were given up");
-    pool.close().await;
-}
-
-#[tokio::test]
 async fn a_server_that_stops_speaking_but_goes_on_listening_is_left() {
     let peer = odd_once(|mut talk| async move {
         talk.greet().await?;
@@ -531,60 +425,36 @@ async fn a_server_that_stops_speaking_but_goes_on_listening_is_left() {
 
 #[tokio::test]
 async fn a_last_word_reaches_everybody_who_had_asked() {
-    let peer = odd_once(|mut talk| async move {
-        talk.greet().await?;
-        hear_run(&mut talk).await?;
-        talk.say(&refusal("FATAL", "57P01")).await
+    let (said, state) = last_word();
+    let peer = odd_once(move |mut talk| {
+        let said = said.clone();
+        async move {
+            talk.greet().await?;
+            hear_run(&mut talk).await?;
+            talk.say(&said).await
+        }
     })
     .await;
     let pool = pool_of_one(&peer);
     let error = seven(&pool).await.expect_err("terminated");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
-    assert_eq!(error.sqlstate(), Some("57P01"));
+    assert_eq!(error.sqlstate(), Some(state));
     heals(&pool).await;
 }
 
 #[tokio::test]
-async fn types_that_contain_themselves_are_looked_up_to_an_end() {
-    /// A type of the database's own, whose elements are of the same type.
-    const CIRCLE: u32 = 100_000;
-    let peer = Peer::start(|mut talk, _| async move {
-        talk.greet().await?;
-        loop {
-            let asked = talk.hear().await?;
-            let is_lookup = asked.text.contains("pg_catalog.pg_type");
-            let (parameters, columns): (&[u32], &[u32]) =
-                if is_lookup { (&[26], &[25, 18, 26, 26, 26, 25, 26]) } else { (&[], &[CIRCLE]) };
-            let circle = CIRCLE.to_be_bytes();
-            let found = [
-                Some(&b"circle"[..]),
-                Some(b"b"),
-                Some(&circle),
-                None,
-                Some(&[0; 4]),
-                Some(b"public"),
-                Some(&[0; 4]),
-            ];
-            let found = row(if is_lookup { &found } else { &[None] });
-            for heard in &asked.messages {
-                let said = match heard.tag {
-                    b'D' => [takes(parameters), gives(columns)].concat(),
-                    b'E' => [&found[..], &message(b'C', b"SELECT 1\0")].concat(),
-                    _ => answer(&Asked { messages: vec![heard.clone()], ..asked.clone() }),
-                };
-                talk.say(&said).await?;
-            }
-        }
-    })
-    .await;
+async fn a_statement_whose_connection_is_lost_while_it_is_learnt_runs_on_another() {
+    let peer = odd_when_asked_for_a_cold_statement(false).await;
     let pool = pool_of_one(&peer);
-    let row: Row = pool.query_one("SELECT circle", ()).await.expect("a row all the same");
-    assert_eq!(row.columns()[0].type_().oid(), CIRCLE);
+    let five: (i32,) =
+        pool.query_one("SELECT cold 5", ()).await.expect("nothing had run, so it can be asked again");
+    assert_eq!(five, (5,));
+    assert_eq!(peer.accepted(), 2);
     pool.close().await;
 }
 
 /// A server of two connections; the first that is asked for the statement `cold` does as told, all others serve.
-async fn odd_when_asked_for_a_cold_statement(freezes: bool) -> Peer {
+pub(super) async fn odd_when_asked_for_a_cold_statement(freezes: bool) -> Peer {
     let asked_before = Arc::new(std::sync::atomic::AtomicBool::new(false));
     Peer::start(move |mut talk, _| {
         let asked_before = Arc::clone(&asked_before);
@@ -603,84 +473,12 @@ async fn odd_when_asked_for_a_cold_statement(freezes: bool) -> Peer {
 }
 
 #[tokio::test]
-async fn a_statement_that_is_being_learnt_on_a_stuck_connection_is_learnt_on_another() {
-    let peer = odd_when_asked_for_a_cold_statement(true).await;
-    let builder = Pool::builder(peer.config()).connections(2).query_timeout(Duration::from_secs(3));
-    let pool = builder.connect_lazy().expect("options that can be used");
-    integration_tests::all_shared(&pool).await;
-    let began = Instant::now();
-    let tasks: Vec<_> = (0..10)
-        .map(|_| {
-            let pool = pool.clone();
-            tokio::spawn(async move {
-                let answer = pool.query_one::<(i32,)>("SELECT cold 5", ()).await;
-                (answer, Instant::now())
-            })
-        })
-        .collect();
-    let mut stuck = 0;
-    for task in tasks {
-        match task.await.expect("no panic") {
-            (Ok(five), at) => {
-                assert_eq!(five, (5,));
-                assert!(at - began < Duration::from_secs(2), "{:?}", at - began);
-            }
-            (Err(error), _) => {
-                assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::NotSent));
-                stuck += 1;
-            }
-        }
-    }
-    assert_eq!(stuck, 1, "the one whose bytes are on the stuck connection");
+async fn a_gigantic_row_that_is_only_announced_takes_no_memory_and_ends_at_the_deadline() {
+    let peer = answers_with(announced_row()).await;
+    let pool = pool_of_one(&peer);
+    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(300)));
+    let error = view.query_one::<(i32,)>("SELECT 7", ()).await.expect_err("it never comes");
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Answer)));
+    assert!(pool.stats().answer_bytes < 1_000);
     pool.close_within(Duration::ZERO).await;
-}
-
-#[tokio::test]
-async fn a_statement_whose_connection_is_lost_while_it_is_learnt_runs_on_another() {
-    let peer = odd_when_asked_for_a_cold_statement(false).await;
-    let pool = pool_of_one(&peer);
-    let five: (i32,) =
-        pool.query_one("SELECT cold 5", ()).await.expect("nothing had run, so it can be asked again");
-    assert_eq!(five, (5,));
-    assert_eq!(peer.accepted(), 2);
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn a_server_that_crashes_says_so_in_a_warning_and_its_words_reach_the_one_who_asked() {
-    let mut crash = refusal("WARNING", "57P02");
-    crash[0] = b'N';
-    let peer = odd_once({
-        let crash = crash.clone();
-        move |mut talk| {
-            let crash = crash.clone();
-            async move {
-                talk.greet().await?;
-                hear_run(&mut talk).await?;
-                talk.say(&crash).await
-            }
-        }
-    })
-    .await;
-    let pool = pool_of_one(&peer);
-    let error = seven(&pool).await.expect_err("it crashed");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown));
-    assert_eq!(error.sqlstate(), Some("57P02"), "{error}");
-    heals(&pool).await;
-    // The same words of a statement that goes on are its own affair.
-    let peer = odd_once(move |mut talk| {
-        let crash = crash.clone();
-        async move {
-            talk.greet().await?;
-            let asked = hear_run(&mut talk).await?;
-            talk.say(&[crash, answer(&asked)].concat()).await?;
-            hear_run(&mut talk).await.map(|_| ())
-        }
-    })
-    .await;
-    let pool = pool_of_one(&peer);
-    assert_eq!(seven(&pool).await.expect("it went on"), 7);
-    let error = seven(&pool).await.expect_err("it hung up");
-    assert_eq!(error.sqlstate(), None, "{error}");
-    pool.close().await;
 }

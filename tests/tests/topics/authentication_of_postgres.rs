@@ -1,20 +1,20 @@
-//! Every way of logging in, over TCP and over the unix socket, and passwords that are asked for when they are needed.
+//! Every way of logging in to PostgreSQL, over TCP and over the unix socket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use integration_tests::{all_shared, own_name};
-use pg_pipeline::{Config, Connection, ErrorKind, Outcome, Pool};
 use test_servers::TEST_ROLES;
 
+use super::side::{Config, Connection, ErrorKind, Outcome, Pool, all_shared, server};
+
 async fn config(user: &str, password: &str) -> Config {
-    let server = test_servers::postgres().await.expect("a server");
+    let server = server().await.expect("a server");
     server.url_for(user, password).parse().expect("a URL")
 }
 
 /// The same over the unix socket, where the server has one.
 async fn unix_config(user: &str, password: &str) -> Option<Config> {
-    let server = test_servers::postgres().await.expect("a server");
+    let server = server().await.expect("a server");
     let directory = server.socket_dir()?.to_str()?.to_owned();
     Some(config(user, password).await.host(directory))
 }
@@ -125,41 +125,12 @@ async fn a_provider_is_asked_for_every_connection_that_needs_a_password() {
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_is_the_cause_and_may_recover() {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&calls);
-    let failing = config("scram_user", "").await.password_provider(move || {
-        let call = count.fetch_add(1, Ordering::Relaxed);
-        async move { if call < 2 { Err("the vault is sealed".into()) } else { Ok("secret".to_owned()) } }
-    });
-    let error = Connection::connect(failing.clone()).await.expect_err("no password");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Connect, Outcome::NotSent));
-    assert!(
-        error.to_string().contains("password provider") && error.to_string().contains("sealed"),
-        "{error}"
-    );
-    assert!(error.is_retryable());
-    // A pool that is connecting in the background asks again.
-    let pool = Pool::builder(failing).connections(1).connect_lazy().expect("never waits");
-    let (one,): (i32,) = pool.query_one("SELECT 1", ()).await.expect("after a while");
-    assert_eq!(one, 1);
-    assert_eq!(calls.load(Ordering::Relaxed), 3);
-    pool.close().await;
-}
-
-#[tokio::test]
-async fn passwords_with_every_character_work_in_every_form() {
-    let admin = integration_tests::pool().await;
-    let role = own_name("odd");
+async fn passwords_with_every_character_work_as_keywords_too() {
+    let (admin, role) = (super::side::pool().await, integration_tests::own_name("odd"));
     let password = r"p@:/?#[]%$ {+é&='\";
     let quoted = password.replace('\'', "''");
     admin.execute(format!("CREATE ROLE {role} LOGIN PASSWORD '{quoted}'"), ()).await.expect("a role");
-    let server = test_servers::postgres().await.expect("a server");
-    let built: Config = config(&role, "").await.password(password);
-    logged_in_as(built, &role).await;
-    let url = server.url_for(&role, password);
-    assert!(!url.contains(password));
-    logged_in_as(url.parse().expect("a URL"), &role).await;
+    let server = server().await.expect("a server");
     let place: Vec<&str> = server.url().rsplit('@').next().expect("a place").split([':', '/']).collect();
     let escaped = password.replace('\\', r"\\").replace('\'', r"\'");
     let words =

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use integration_tests::{drop_table, eventually, own_name, pool, postgres, table};
-use pg_pipeline::{Pool, Row, Statement};
+use integration_tests::{eventually, own_name};
+
+use super::side::{Pool, Row, Statement, config, drop_table, pool, table};
 
 /// The server tells everything that it does: notices before, between and behind all other messages.
 async fn talkative_pool() -> Pool {
-    let config = postgres().await.options("-c client_min_messages=debug5");
+    let config = config().await.options("-c client_min_messages=debug5");
     Pool::builder(config).connect().await.expect("a pool")
 }
 

@@ -1,69 +1,17 @@
-//! A scripted PostgreSQL server on the loopback: what it says is up to the test, byte by byte.
+//! A scripted PostgreSQL server: enough of the protocol to greet, to hear requests, and to answer them well.
 //!
-//! It knows enough of the protocol to greet a client, to hear whole requests, and to answer them well, so that a test
-//! only writes down where its server is odd. Source of the messages: PostgreSQL documentation, "Message Formats".
+//! Source of the messages: PostgreSQL documentation, "Message Formats".
 
-use std::collections::HashMap;
-use std::future::Future;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pg_pipeline::Config;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+#[path = "../talk.rs"]
+mod talk;
+
+use super::ErrorKind;
+pub use talk::{Peer, Talk};
 
 /// ReadyForQuery, idle.
 pub const READY: &[u8] = b"Z\0\0\0\x05I";
-
-/// A scripted server; it ends when dropped.
-#[derive(Debug)]
-pub struct Peer {
-    port: u16,
-    accepted: Arc<AtomicUsize>,
-    task: JoinHandle<()>,
-}
-
-impl Peer {
-    /// Runs `script` on each connection, which it gets together with its number from 0. The connection is closed when
-    /// the script ends.
-    pub async fn start<F, Fut>(script: F) -> Self
-    where
-        F: Fn(Talk, usize) -> Fut + Send + 'static,
-        Fut: Future<Output = io::Result<()>> + Send + 'static,
-    {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let port = listener.local_addr().expect("its address").port();
-        let accepted = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&accepted);
-        let task = tokio::spawn(async move {
-            // Dropped with this task, and everything in it with it.
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let number = counter.fetch_add(1, Ordering::SeqCst);
-                connections.spawn(script(Talk::new(stream), number));
-            }
-        });
-        Self { port, accepted, task }
-    }
-
-    /// Where it listens.
-    pub fn config(&self) -> Config {
-        Config::new().host("127.0.0.1").port(self.port).user("somebody")
-    }
-
-    /// Connections accepted so far.
-    pub fn accepted(&self) -> usize {
-        self.accepted.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// A message of the client.
 #[derive(Debug, Clone)]
@@ -85,31 +33,7 @@ pub struct Asked {
     pub runs: bool,
 }
 
-/// One connection, from the server's side.
-#[derive(Debug)]
-pub struct Talk {
-    stream: TcpStream,
-    input: Vec<u8>,
-    /// The texts of prepared statements, by name.
-    texts: HashMap<Vec<u8>, String>,
-}
-
 impl Talk {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, input: Vec::new(), texts: HashMap::new() }
-    }
-
-    /// Says something.
-    pub async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await
-    }
-
-    /// Hears the startup message and greets: authenticated, one parameter, a key, ready.
-    pub async fn greet(&mut self) -> io::Result<()> {
-        self.hear_startup().await?;
-        self.say(&greeting()).await
-    }
-
     /// Hears the startup message.
     pub async fn hear_startup(&mut self) -> io::Result<()> {
         let [a, b, c, d] = self.fill(4).await?[..] else { return Err(io::ErrorKind::UnexpectedEof.into()) };
@@ -143,41 +67,6 @@ impl Talk {
                 return Ok(asked);
             }
         }
-    }
-
-    /// Answers everything well until the client leaves.
-    pub async fn serve(&mut self) -> io::Result<()> {
-        loop {
-            let asked = self.hear().await?;
-            self.say(&answer(&asked)).await?;
-        }
-    }
-
-    /// Hears whatever comes and says nothing until the client leaves.
-    pub async fn ignore(&mut self) -> io::Result<()> {
-        let mut nowhere = vec![0; 64 * 1024];
-        while self.stream.read(&mut nowhere).await? > 0 {}
-        Ok(())
-    }
-
-    /// Says no more; the client can still speak.
-    pub async fn fall_silent(&mut self) -> io::Result<()> {
-        self.stream.shutdown().await
-    }
-
-    /// Keeps the connection, hears nothing and says nothing.
-    pub async fn freeze(&mut self) -> io::Result<()> {
-        std::future::pending().await
-    }
-
-    async fn fill(&mut self, count: usize) -> io::Result<Vec<u8>> {
-        while self.input.len() < count {
-            if self.stream.read_buf(&mut self.input).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let rest = self.input.split_off(count);
-        Ok(std::mem::replace(&mut self.input, rest))
     }
 }
 
@@ -250,4 +139,80 @@ pub fn answer(asked: &Asked) -> Vec<u8> {
             _ => Vec::new(),
         })
         .collect()
+}
+
+/// The answer to `SELECT 7`.
+pub fn seven() -> Vec<u8> {
+    [message(b'2', b""), row(&[Some(&[0, 0, 0, 7])]), message(b'C', b"SELECT 1\0"), READY.to_vec()].concat()
+}
+
+/// What is no answer, and known not to be one at once.
+pub fn garbage() -> Vec<Vec<u8>> {
+    let bound = message(b'2', b"");
+    vec![
+        b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
+        b"\x15\x03\x03\0\x02\x02\x46".to_vec(),
+        vec![0; 64],
+        vec![0xff; 64],
+        // Announced, and never sent: judged by the header alone.
+        b"E\x7f\xff\xff\xff".to_vec(),
+        b"T\x7f\xff\xff\xff".to_vec(),
+        b"2\x7f\xff\xff\xff".to_vec(),
+        [&bound[..], b"C\x7f\xff\xff\xff"].concat(),
+        // Out of place.
+        [&bound[..], &bound].concat(),
+        [&bound[..], READY].concat(),
+        READY.to_vec(),
+        gives(&[23]),
+        message(b'G', &[0; 3]),
+        message(b'H', &[0; 3]),
+    ]
+}
+
+/// The first words of servers of other protocols.
+pub fn other_protocols() -> Vec<Vec<u8>> {
+    // MySQL's greeting begins with its length, which may look like the type of a message.
+    let handshake =
+        |first: u8| [&[first, 0, 0, 0, 10][..], b"8.4.6\0\x08\0\0\0abcdefgh\0\xff\xf7\xff\x02"].concat();
+    [b'J', b'R', b'N', b'E', b'S', b'K', b'Z', b'v', b'D'].map(handshake).into()
+}
+
+/// A refusal for a greeting, its kind, and what is seen of it.
+pub fn refusals() -> Vec<(Vec<u8>, ErrorKind, &'static str)> {
+    [("53300", ErrorKind::Connect), ("57P03", ErrorKind::Connect), ("28P01", ErrorKind::Auth)]
+        .map(|(code, kind)| (refusal("FATAL", code), kind, code))
+        .into()
+}
+
+/// Ways of logging in that are not offered: Kerberos V5, SCM credentials, GSSAPI, SSPI, and one that nobody knows.
+pub fn strange_demands() -> Vec<Vec<u8>> {
+    [2_u32, 6, 7, 9, 99].map(|code| message(b'R', &code.to_be_bytes())).into()
+}
+
+/// The beginning of an answer whose row never comes.
+pub fn announced_row() -> Vec<u8> {
+    [&message(b'2', b"")[..], b"D\x7f\xff\xff\xff\0\x01"].concat()
+}
+
+/// The parts of an answer of very many rows, of which the second can be said again and again.
+pub fn many_rows() -> [Vec<u8>; 3] {
+    let end = [&message(b'C', b"SELECT 2000000\0")[..], READY].concat();
+    [message(b'2', b""), row(&[Some(&[0, 0, 0, 7])]).repeat(10_000), end]
+}
+
+/// What a server says when it ends a session, and what is seen of it.
+pub fn last_word() -> (Vec<u8>, &'static str) {
+    (refusal("FATAL", "57P01"), "57P01")
+}
+
+/// What nobody has asked for and is told from an answer.
+pub fn unasked() -> Vec<Vec<u8>> {
+    let nine = [row(&[Some(&[0, 0, 0, 9])]), message(b'C', b"SELECT 1\0")].concat();
+    vec![
+        READY.to_vec(),
+        message(b'C', b"SELECT 1\0"),
+        row(&[Some(&[0, 0, 0, 9])]),
+        refusal("ERROR", "22012"),
+        [&message(b'2', b"")[..], &nine, READY].concat(),
+    ]
 }

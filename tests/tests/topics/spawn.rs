@@ -5,8 +5,13 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use integration_tests::{drop_table, own_name, pool, postgres, table};
-use pg_pipeline::{CallOptions, Client, Connection, Error, ErrorKind, Outcome, Pool, Row, Statement, params};
+use integration_tests::{eventually, own_name};
+
+use super::side::dialect::{ECHO, ECHO_BOTH, ECHO_TEXT, NEGATE, sleep};
+use super::side::{
+    CallOptions, Client, Connection, Error, ErrorKind, Outcome, Pool, Row, Statement, active, config,
+    drop_table, named_config, params, pool, sql, table,
+};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -14,7 +19,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries_with_arguments_of_every_kind_can_be_spawned() {
-    static STATEMENT: &str = "SELECT $1::int4, $2::text";
+    static STATEMENT: &str = ECHO_BOTH;
     let pool = pool().await;
     let handle = Statement::new(STATEMENT);
     let mut tasks = Vec::new();
@@ -80,7 +85,7 @@ async fn borrowed_arguments_need_not_live_longer_than_the_call() {
     let texts = ["a".to_owned(), "b".to_owned()];
     // Not spawned, so that everything may be borrowed from here.
     let futures: Vec<_> =
-        texts.iter().map(|text| Box::pin(pool.query_one::<(String,)>("SELECT $1::text", (text,)))).collect();
+        texts.iter().map(|text| Box::pin(pool.query_one::<(String,)>(ECHO_TEXT, (text,)))).collect();
     for (future, text) in futures.into_iter().zip(&texts) {
         assert_eq!(&future.await.expect("an answer").0, text);
     }
@@ -98,8 +103,8 @@ async fn other_runtimes_and_threads_may_call() {
                     for n in 0..50_i32 {
                         let number = thread * 1_000 + n;
                         let (a, b) = tokio::try_join!(
-                            pool.query_one::<(i32,)>("SELECT $1::int4", (number,)),
-                            pool.query_one::<(i32,)>("SELECT -$1::int4", (number,)),
+                            pool.query_one::<(i32,)>(ECHO, (number,)),
+                            pool.query_one::<(i32,)>(NEGATE, (number,)),
                         )
                         .expect("answers");
                         assert_eq!((a.0, b.0), (number, -number));
@@ -108,8 +113,7 @@ async fn other_runtimes_and_threads_may_call() {
                     tx.execute("SELECT 1", ()).await.expect("works");
                     tx.rollback().await.expect("rolled back");
                     let limit = CallOptions::new().timeout(Duration::from_millis(50));
-                    let error =
-                        pool.with(limit).execute("SELECT pg_sleep(1)", ()).await.expect_err("too slow");
+                    let error = pool.with(limit).execute(sleep(1.0), ()).await.expect_err("too slow");
                     assert_eq!(error.kind(), ErrorKind::Timeout);
                 });
             })
@@ -167,7 +171,7 @@ fn a_pool_whose_runtime_has_ended_says_so_and_does_not_hang() {
     static POOL: OnceLock<Pool> = OnceLock::new();
     let (transaction, session) = runtime().block_on(async {
         let pool = POOL.get_or_init(|| {
-            let config = std::thread::spawn(|| runtime().block_on(postgres())).join().expect("a server");
+            let config = std::thread::spawn(|| runtime().block_on(config())).join().expect("a server");
             Pool::builder(config).connect_lazy().expect("never waits")
         });
         let (one,): (i32,) = pool.query_one("SELECT 1", ()).await.expect("on its own runtime");
@@ -208,31 +212,25 @@ fn a_pool_whose_runtime_has_ended_says_so_and_does_not_hang() {
 
 #[test]
 fn who_waits_when_the_runtime_ends_is_told() {
-    let config = runtime().block_on(postgres());
     let name = own_name("runtime_ends");
+    let config = runtime().block_on(named_config(&name));
     let home = runtime();
     let pool = home.block_on(async {
-        let pool = Pool::builder(config.application_name(&name)).connect().await.expect("a pool");
-        pool.query_one::<(i32,)>("SELECT 1 FROM pg_sleep(0)", ()).await.expect("works");
+        let pool = Pool::builder(config).connect().await.expect("a pool");
+        pool.query_one::<(i32,)>(sleep(0.0), ()).await.expect("works");
         pool
     });
     let asker = {
         let pool = pool.clone();
         std::thread::spawn(move || {
             runtime().block_on(async {
-                tokio::join!(
-                    pool.query::<Row>("SELECT pg_sleep(60)", ()),
-                    pool.query::<Row>("SELECT pg_sleep($1)", (60.0,)),
-                )
+                tokio::join!(pool.query::<Row>(sleep(60.0), ()), pool.query::<Row>(sleep(61.0), ()),)
             })
         })
     };
     home.block_on(async {
-        let other = integration_tests::pool().await;
-        integration_tests::eventually("they sleep", || async {
-            integration_tests::connections(&other, &name, "active").await >= 1
-        })
-        .await;
+        let other = super::side::pool().await;
+        eventually("they sleep", || async { active(&other, &name).await >= 1 }).await;
     });
     drop(home);
     let (one, two) = asker.join().expect("no panic");
@@ -245,8 +243,9 @@ fn who_waits_when_the_runtime_ends_is_told() {
 
 /// What applications write: functions that work with whatever runs statements.
 async fn add(client: &impl Client, table: &str, n: i32) -> Result<i64, Error> {
-    client.execute(format!("INSERT INTO {table} VALUES ($1)"), (n,)).await?;
-    let found: Option<(i32,)> = client.query_opt(format!("SELECT n FROM {table} WHERE n = $1"), (n,)).await?;
+    client.execute(sql(format!("INSERT INTO {table} VALUES ($1)")), (n,)).await?;
+    let found: Option<(i32,)> =
+        client.query_opt(sql(format!("SELECT n FROM {table} WHERE n = $1")), (n,)).await?;
     assert_eq!(found, Some((n,)));
     let all: Vec<Row> = client.query(format!("SELECT n FROM {table}"), ()).await?;
     let (count,): (i64,) = client.query_one(format!("SELECT count(*) FROM {table}"), ()).await?;
@@ -280,7 +279,7 @@ async fn one_function_works_on_every_client() {
         spawn_add(pool.begin().await.expect("a transaction"), table.clone(), 4).await.expect("no panic");
     assert_eq!(count, 4);
     tx.commit().await.expect("committed");
-    let connection = Connection::connect(postgres().await).await.expect("a connection");
+    let connection = Connection::connect(config().await).await.expect("a connection");
     let (connection, count) = spawn_add(connection, table.clone(), 5).await.expect("no panic");
     assert_eq!(count, 5);
     connection.close().await;
