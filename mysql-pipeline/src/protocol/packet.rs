@@ -23,9 +23,14 @@ pub(crate) struct Sequence(pub(crate) u8);
 impl Sequence {
     /// Whether `header` bears this number; then the next one is expected.
     pub(crate) fn accept(&mut self, header: Header) -> bool {
-        let fits = header.sequence == self.0;
+        let fits = self.is_next(header);
         self.0 = self.0.wrapping_add(u8::from(fits));
         fits
+    }
+
+    /// Whether `header` bears this number.
+    pub(crate) fn is_next(self, header: Header) -> bool {
+        header.sequence == self.0
     }
 }
 

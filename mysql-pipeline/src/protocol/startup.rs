@@ -146,6 +146,12 @@ impl Startup {
                      port",
                 ));
             }
+            // Judged by its first byte, because what looks like a length may be one that never comes.
+            let first = input.get(Header::LEN);
+            let is_greeting = first.is_none_or(|first| matches!(first, 0x0A | 0xFF));
+            if matches!(self.state, State::Greeting) && (header.sequence != 0 || !is_greeting) {
+                return Err(protocol("the peer does not speak MySQL's protocol; check host and port"));
+            }
             if input.len() < header.total() {
                 return Ok(None);
             }

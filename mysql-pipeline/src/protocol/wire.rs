@@ -395,7 +395,15 @@ impl Wire for MySqlWire {
             if header.is_continued() {
                 return Err(malformed("a packet of impossible size"));
             }
-            let Some(packet) = data.get(Header::LEN..header.total()) else { return Ok(Received::More) };
+            let Some(packet) = data.get(Header::LEN..header.total()) else {
+                // One that is out of order is not waited for, unless it may be the server's last word.
+                let last_word =
+                    header.sequence == 0 && data.get(Header::LEN).is_none_or(|first| *first == 0xFF);
+                return match pending.command.sequence.is_next(header) || last_word {
+                    true => Ok(Received::More),
+                    false => Err(malformed("a packet out of order")),
+                };
+            };
             let step = self.packet(pending, packet, header)?;
             input.consume(header.total());
             if step == Step::Complete {
