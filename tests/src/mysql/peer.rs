@@ -156,6 +156,7 @@ pub fn garbage() -> Vec<Vec<u8>> {
     vec![
         b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
         b"\x15\x03\x03\0\x02\x02\x46".to_vec(),
+        vec![0; 64],
         vec![0xff; 64],
         // Frames out of order, an answer of more columns than there can be, and a file that is asked for.
         packet(2, OK),
