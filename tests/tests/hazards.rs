@@ -1,4 +1,4 @@
-//! The record in `HAZARDS.md` names tests that exist.
+//! The record in `HAZARDS.md` names tests that exist, and every topic runs on the databases that it is for.
 
 use std::path::Path;
 
@@ -26,4 +26,35 @@ fn every_named_test_exists() {
         rows += 1;
     }
     assert!(rows >= 25, "{rows} rows were found");
+}
+
+#[test]
+fn every_topic_runs_on_both_sides_unless_its_name_says_otherwise() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let names = |folder: &Path| -> Vec<String> {
+        let files = std::fs::read_dir(folder).expect("a folder").filter_map(Result::ok);
+        let names =
+            files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".rs").map(str::to_owned));
+        names.collect()
+    };
+    let programs: Vec<String> = names(&folder)
+        .iter()
+        .map(|name| std::fs::read_to_string(folder.join(name).with_extension("rs")).expect("a program"))
+        .collect();
+    let topics = names(&folder.join("topics"));
+    for topic in &topics {
+        for side in ["postgres", "mysql"] {
+            let is_for_it = match topic.split_once("_of_") {
+                Some((_, only)) => only == side,
+                None => true,
+            };
+            let runs = programs.iter().filter(|program| {
+                let begin = program.split_once(&format!("\nmod {side} {{")).map_or("", |(_, rest)| rest);
+                let side = begin.split_once("\n}").map_or("", |(inside, _)| inside);
+                side.contains(&format!("mod {topic};"))
+            });
+            assert_eq!(runs.count(), usize::from(is_for_it), "{topic} on {side}");
+        }
+    }
+    assert!(topics.len() > 20, "{topics:?}");
 }
