@@ -19,7 +19,24 @@ pub(crate) struct Entry<W: Wire> {
     pub(crate) micros: u32,
 }
 
+/// What a request is expected to be like; each class has a waiting queue of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Fast,
+    Slow,
+}
+
+impl Class {
+    /// From here on a request is slow, in microseconds of expected work.
+    const SLOW_MICROS: u32 = 5_000;
+}
+
 impl<W: Wire> Entry<W> {
+    /// By what is expected of it.
+    pub(crate) fn class(&self) -> Class {
+        if self.micros >= Class::SLOW_MICROS { Class::Slow } else { Class::Fast }
+    }
+
     /// An entry and the end where its answer arrives.
     pub(crate) fn new(
         request: W::Request,

@@ -11,6 +11,20 @@ pub enum BatchesOut {
     Fixed(u8),
 }
 
+/// How a pool chooses the pipe for a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Routing {
+    /// The pipe with the least expected work, never one whose oldest request is slower than expected; requests that are
+    /// known to be slow keep to some of the pipes.
+    #[default]
+    LeastWork,
+    /// The pipe with the fewest requests; to compare with.
+    LeastInFlight,
+    /// One pipe after the other; to compare with.
+    RoundRobin,
+}
+
 /// Limits and times of a pool.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -34,6 +48,8 @@ pub struct Options {
     pub max_lifetime: Duration,
     /// Batches that may be out per pipe.
     pub batches_out: BatchesOut,
+    /// How a pipe is chosen.
+    pub routing: Routing,
     /// Seed of the jitter in back-off and lifetime; `None` takes one from the operating system.
     pub seed: Option<u64>,
 }
@@ -51,6 +67,7 @@ impl Default for Options {
             acquire_timeout: Duration::from_secs(5),
             max_lifetime: Duration::from_secs(30 * 60),
             batches_out: BatchesOut::Adaptive,
+            routing: Routing::LeastWork,
             seed: None,
         }
     }

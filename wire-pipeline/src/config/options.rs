@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::units::{self, Plain};
 use super::{invalid, quoted_list};
 use crate::error::{Error, ServerError};
+use crate::options::Routing;
 
 /// One option of the pool, as documentation shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +117,7 @@ pub struct PoolOptions {
     statement_cache: usize,
     max_lifetime: Duration,
     setup: Vec<String>,
+    routing: Routing,
 }
 
 impl Default for PoolOptions {
@@ -132,6 +134,7 @@ impl Default for PoolOptions {
             statement_cache: 256,
             max_lifetime: Duration::from_secs(30 * 60),
             setup: Vec::new(),
+            routing: Routing::default(),
         }
     }
 }
@@ -278,6 +281,7 @@ setters! {
     set_statement_cache statement_cache: usize;
     set_max_lifetime max_lifetime: Duration;
     set_setup setup: Vec<String>;
+    set_routing routing: Routing;
 }
 
 impl From<&PoolOptions> for crate::Options {
@@ -293,6 +297,7 @@ impl From<&PoolOptions> for crate::Options {
             acquire_timeout: options.acquire_timeout,
             max_lifetime: options.max_lifetime,
             batches_out: crate::options::BatchesOut::Adaptive,
+            routing: options.routing,
             seed: None,
         }
     }

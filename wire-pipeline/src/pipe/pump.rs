@@ -18,13 +18,15 @@ use crate::buffer::ReadBuffer;
 use crate::entry::Entry;
 use crate::faults;
 use crate::pipe::core::{Core, ExtractWhere};
-use crate::pipe::{Lane, LeaseId, Pipe};
+use crate::pipe::{Lane, LeaseId, Load, Pipe};
 use crate::pool::Shared;
 use crate::wire::{Connected, Driver, Fault, Occasion, Request, Wire};
 
 /// The coarse timer of a pipe; it runs only while something is out or waits.
 const TICK: Duration = Duration::from_millis(5);
-/// A head that has been out for longer than this and the way to the server keeps new work away, and gives back what is not sent.
+/// A head that has been out for longer than this and the way to the server keeps new work away.
+const HOT: Duration = Duration::from_millis(2);
+/// After this and the way to the server, what is not sent is given back.
 const OVERDUE: Duration = Duration::from_millis(5);
 /// A connection whose oldest answer is this far behind its asker's deadline is given up.
 const SILENT: Duration = Duration::from_secs(10);
@@ -76,12 +78,20 @@ pub(crate) struct Pump<'a, D: Driver> {
     served: bool,
     /// It has let others go first since it read.
     rested: bool,
+    /// Since when the head is out, as everybody was told.
+    shown: Option<Instant>,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
-    pub(crate) fn new(shared: &'a Arc<Shared<D>>, pipe: &'a Pipe<D::Wire>, connected: Connected<D>) -> Self {
+    /// `took` is how long connecting took: the way to the server is not longer than that.
+    pub(crate) fn new(
+        shared: &'a Arc<Shared<D>>,
+        pipe: &'a Pipe<D::Wire>,
+        connected: Connected<D>,
+        took: Duration,
+    ) -> Self {
         let now = Instant::now();
-        let mut core = Core::new(connected.wire, shared.options.batches_out, now);
+        let mut core = Core::new(connected.wire, shared.options.batches_out, took, now);
         core.settle(Occasion::Connected, now);
         pipe.signal(|queue| queue.lane = Lane::Settling);
         Self {
@@ -99,6 +109,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             ready: false,
             served: false,
             rested: false,
+            shown: None,
         }
     }
 
@@ -233,17 +244,37 @@ impl<'a, D: Driver> Pump<'a, D> {
     }
 
     fn understand(&mut self, now: Instant) -> Result<(), Fault<D>> {
-        let (progress, received) = self.core.receive(&mut self.input, now);
+        let absent = self.absent(now);
+        let (progress, received) = self.core.receive(&mut self.input, now, absent);
         if progress.flights > 0 {
             self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
-            self.pipe.load.overdue.store(false, Ordering::Relaxed);
+            self.pipe.load.overdue.store(false, Ordering::SeqCst);
             self.served = true;
         }
         received
     }
 
+    /// For how long nobody looked: the timer was due that long ago. Neither a process that was stopped nor tasks that
+    /// hold up the runtime make a statement slow.
+    fn absent(&self, now: Instant) -> Duration {
+        if self.ticking { now.saturating_duration_since(self.tick.deadline()) } else { Duration::ZERO }
+    }
+
+    /// Tells whoever chooses a pipe how long the head may still take.
+    fn show_head(&mut self) {
+        let head = self.core.head_since();
+        if head == self.shown {
+            return;
+        }
+        self.shown = head;
+        let way = self.core.way();
+        let cool_until = head.map_or(Load::NOTHING_OUT, |since| self.shared.micros(since + way + HOT));
+        self.pipe.load.set_head(cool_until, u64::try_from(way.as_micros()).unwrap_or(u64::MAX));
+    }
+
     /// Hands finished entries their answers, outside of every lock.
     fn deliver(&mut self) {
+        self.show_head();
         if self.core.done.is_empty() {
             return;
         }
@@ -499,7 +530,8 @@ impl<'a, D: Driver> Pump<'a, D> {
         {
             return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
         }
-        if self.core.head_age(now) > OVERDUE + self.core.round_trip() {
+        let overdue = self.core.head_since().is_some_and(|since| now > since + OVERDUE + self.core.way());
+        if overdue {
             match self.stage {
                 Stage::Shared => {
                     self.pipe.load.overdue.store(true, Ordering::Relaxed);

@@ -43,7 +43,8 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
                 }
             },
         };
-        let mut pump = Pump::new(&shared, pipe, connected);
+        let Fresh { connected, took } = connected;
+        let mut pump = Pump::new(&shared, pipe, connected, took);
         let born = Instant::now();
         let lifetime = lifetimes.around(shared.options.max_lifetime);
         let (end, next) = live(&shared, &mut pump, lifetime, &mut backoff).await;
@@ -83,7 +84,7 @@ async fn live<D: Driver>(
     pump: &mut Pump<'_, D>,
     lifetime: Duration,
     backoff: &mut Backoff,
-) -> (End<D>, Option<Connected<D>>) {
+) -> (End<D>, Option<Fresh<D>>) {
     if lifetime.is_zero() || shared.exclusive {
         return (pump.run().await, None);
     }
@@ -117,12 +118,23 @@ async fn live<D: Driver>(
     }
 }
 
-async fn connect<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Connected<D>, Fault<D>> {
+/// A connection that nobody has used.
+struct Fresh<D: Driver> {
+    connected: Connected<D>,
+    /// How long connecting took.
+    took: Duration,
+}
+
+async fn connect<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Fresh<D>, Fault<D>> {
     let _turn = shared.handshakes.acquire().await.map_err(|_| faults::closed())?;
     let limit = shared.options.connect_timeout;
+    let began = Instant::now();
     // What provides passwords and the like is the user's, and may panic.
     match timeout(limit, unpanicked(shared.driver.connect(&shared.budget))).await {
-        Ok(result) => result.unwrap_or_else(|| Err(faults::panicked())),
+        Ok(result) => {
+            let connected = result.unwrap_or_else(|| Err(faults::panicked()))?;
+            Ok(Fresh { connected, took: began.elapsed() })
+        }
         Err(_) => Err(faults::connect_timeout(limit)),
     }
 }

@@ -10,7 +10,7 @@ mod route;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::answer::Budget;
-use crate::entry::{Entry, Reply};
+use crate::entry::{Class, Entry, Reply};
 use crate::error::Outcome;
 use crate::faults;
 use crate::gate::{Gate, Pass};
@@ -172,6 +172,9 @@ pub(crate) struct Shared<D: Driver> {
     runtime: Handle,
     /// Where the search for a pipe begins.
     rotation: AtomicUsize,
+    began: Instant,
+    /// When a quick request came last, roughly, in microseconds since the pool began.
+    quick_at: AtomicU64,
 }
 
 /// How connecting went.
@@ -204,6 +207,8 @@ impl<D: Driver> Shared<D> {
             health: watch::Sender::new(Health { up: false, failure: None }),
             runtime: Handle::current(),
             rotation: AtomicUsize::new(0),
+            began: Instant::now(),
+            quick_at: AtomicU64::new(0),
             driver,
             options,
         })
@@ -383,7 +388,7 @@ impl<D: Driver> Shared<D> {
 
     /// Nobody will serve what waits.
     fn fail_overflow(&self) {
-        for entry in self.overflow.take_all() {
+        for entry in self.overflow.take_where(|_| true) {
             entry.fail(self.ended());
         }
     }
@@ -401,7 +406,7 @@ impl<D: Driver> Shared<D> {
         let (leased, waiting_for_lease) = self.desk.counts();
         PoolStats {
             pipes: self.pipes.iter().map(pipe_stats).collect(),
-            waiting: self.overflow.len(),
+            waiting: self.overflow.len(Class::Fast) + self.overflow.len(Class::Slow),
             leased,
             waiting_for_lease,
             answer_bytes: self.budget.held(),
