@@ -14,6 +14,7 @@ pub(crate) type Reply<W> = Result<<W as Wire>::Answer, Error<<W as Wire>::Server
 pub(crate) struct Entry<W: Wire> {
     pub(crate) request: W::Request,
     pub(crate) slot: Slot<W>,
+    pub(crate) since: Instant,
     pub(crate) deadline: Instant,
     /// Expected work, kept so that what is added to a pipe's load is taken off again exactly.
     pub(crate) micros: u32,
@@ -37,15 +38,16 @@ impl<W: Wire> Entry<W> {
         if self.micros >= Class::SLOW_MICROS { Class::Slow } else { Class::Fast }
     }
 
-    /// An entry and the end where its answer arrives.
+    /// An entry and the end where its answer arrives; its asker waits since `since`.
     pub(crate) fn new(
         request: W::Request,
+        since: Instant,
         deadline: Instant,
         pass: Option<Pass>,
     ) -> (Self, oneshot::Receiver<Reply<W>>) {
         let (sender, receiver) = oneshot::channel();
         let micros = request.expected_micros();
-        (Self { request, slot: Slot { sender: Some(sender), pass }, deadline, micros }, receiver)
+        (Self { request, slot: Slot { sender: Some(sender), pass }, since, deadline, micros }, receiver)
     }
 
     /// Its asker has gone: it need not run.

@@ -44,6 +44,10 @@ pub struct Options {
     pub query_timeout: Duration,
     /// Waiting for a lease.
     pub acquire_timeout: Duration,
+    /// A pipe whose oldest answer is this far behind its asker's deadline is replaced.
+    pub stall_timeout: Duration,
+    /// A lease held for longer than this is reported; zero means never.
+    pub lease_report_after: Duration,
     /// A pipe older than this, give or take a tenth, is replaced; zero means never.
     pub max_lifetime: Duration,
     /// Batches that may be out per pipe.
@@ -65,6 +69,8 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             query_timeout: Duration::from_secs(30),
             acquire_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(10),
+            lease_report_after: Duration::from_secs(30),
             max_lifetime: Duration::from_secs(30 * 60),
             batches_out: BatchesOut::Adaptive,
             routing: Routing::LeastWork,

@@ -157,7 +157,8 @@ impl<W: Wire> Core<W> {
                 return self.batch.take();
             };
             if entry.is_abandoned() || entry.deadline <= now {
-                self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+                let fault = self.not_sent(&entry, now);
+                self.withdraw(entry, fault);
                 continue;
             }
             if let Some(opening) = self.opening.take() {
@@ -421,37 +422,48 @@ impl<W: Wire> Core<W> {
     /// Answers everybody whose deadline has passed. What is out keeps its place; what is not is taken out.
     pub(crate) fn expire(&mut self, now: Instant) {
         let mut ends_at = self.framed;
-        for flight in self.fifo.iter_mut().rev() {
+        let left = self.out.len();
+        for (ahead, flight) in self.fifo.iter_mut().enumerate().rev() {
             if let Origin::Entry(entry) = &mut flight.origin
                 && entry.deadline <= now
                 && !entry.is_abandoned()
             {
-                let whole = ends_at <= self.written;
-                entry.slot.answer_early(Err(if whole {
-                    faults::answer_timeout()
+                let waited = now.saturating_duration_since(entry.since);
+                entry.slot.answer_early(Err(if ends_at <= self.written {
+                    faults::answer_timeout(waited, ahead)
                 } else {
-                    faults::send_timeout()
+                    faults::send_timeout(waited, left)
                 }));
             }
             ends_at = flight.starts_at;
         }
         if let Session::Open(withheld) = &mut self.session {
             for entry in withheld.iter_mut().filter(|entry| entry.deadline <= now && !entry.is_abandoned()) {
-                entry.slot.answer_early(Err(faults::answer_timeout()));
+                let waited = now.saturating_duration_since(entry.since);
+                entry.slot.answer_early(Err(faults::answer_timeout(waited, 0)));
             }
         }
         for entry in self.unsent.extract_where(|entry| entry.deadline <= now || entry.is_abandoned()) {
-            self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+            let fault = self.not_sent(&entry, now);
+            self.withdraw(entry, fault);
         }
         let mut index = 0;
         while let Some((_, entry)) = self.parked.get(index) {
             if entry.deadline <= now || entry.is_abandoned() {
                 let (_, entry) = self.parked.remove(index);
-                self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+                let fault = self.not_sent(&entry, now);
+                self.withdraw(entry, fault);
             } else {
                 index += 1;
             }
         }
+    }
+
+    /// Why an entry was not sent in time.
+    pub(crate) fn not_sent(&self, entry: &Entry<W>, now: Instant) -> Error<W::Server> {
+        let waited = now.saturating_duration_since(entry.since);
+        let oldest = self.head_since().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        faults::not_sent(waited, self.fifo.len(), oldest)
     }
 
     /// Answers an entry that is not sent. What it was to open is left for the next one.

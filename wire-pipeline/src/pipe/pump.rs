@@ -28,8 +28,6 @@ const TICK: Duration = Duration::from_millis(5);
 const HOT: Duration = Duration::from_millis(2);
 /// After this and the way to the server, what is not sent is given back.
 const OVERDUE: Duration = Duration::from_millis(5);
-/// A connection whose oldest answer is this far behind its asker's deadline is given up.
-const SILENT: Duration = Duration::from_secs(10);
 /// Reads in a row before the pump writes again.
 const READS_IN_A_ROW: usize = 16;
 
@@ -521,12 +519,13 @@ impl<'a, D: Driver> Pump<'a, D> {
         let expired =
             self.pipe.queue().entries.extract_where(|entry| entry.deadline <= now || entry.is_abandoned());
         for entry in expired {
-            self.core.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+            let fault = self.core.not_sent(&entry, now);
+            self.core.withdraw(entry, fault);
         }
         self.reopen();
         self.deliver();
         if let Some(deadline) = self.core.head_deadline()
-            && now.saturating_duration_since(deadline) > SILENT
+            && now.saturating_duration_since(deadline) > self.shared.options.stall_timeout
         {
             return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
         }

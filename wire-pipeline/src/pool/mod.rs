@@ -1,10 +1,12 @@
 //! A fixed set of pipes behind one cheap handle.
 //!
 //! [`Pool`] is what drivers wrap; `Shared` is what its pipes know of each other. Choosing a pipe is in `route`,
-//! requests that no pipe can take wait in `overflow`, leases are given out by `desk`.
+//! requests that no pipe can take wait in `overflow`, leases are given out by `desk`, and
+//! `recovery` says who connects while the server refuses.
 
 pub(crate) mod desk;
 mod overflow;
+mod recovery;
 mod route;
 
 use std::collections::VecDeque;
@@ -30,6 +32,7 @@ use crate::wire::{AnswerOf, Driver, Fault, Request, RequestOf};
 
 use desk::Desk;
 use overflow::Overflow;
+use recovery::Recovery;
 
 /// Handshakes of one pool that may run at a time.
 const HANDSHAKES: usize = 2;
@@ -79,11 +82,12 @@ impl<D: Driver> Pool<D> {
     /// and discarded.
     pub async fn submit(&self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
         let shared = self.shared();
+        let since = Instant::now();
         let pass = match shared.gate.try_enter(request.bytes()) {
             Some(pass) => pass,
-            None => shared.wait_for_room(&shared.gate, request.bytes(), deadline).await?,
+            None => shared.wait_for_room(&shared.gate, request.bytes(), since, deadline).await?,
         };
-        let (entry, answer) = Entry::new(request, deadline, Some(pass));
+        let (entry, answer) = Entry::new(request, since, deadline, Some(pass));
         shared.place(entry);
         received::<D>(answer.await)
     }
@@ -161,6 +165,7 @@ pub(crate) struct Shared<D: Driver> {
     /// One connection for one owner: no sharing, no second connection.
     pub(crate) exclusive: bool,
     pub(crate) handshakes: Semaphore,
+    pub(crate) recovery: Recovery,
     /// Held while a pipe is replaced: one at a time.
     pub(crate) retiring: Mutex<()>,
     /// Turns to true when the pool takes no new requests.
@@ -200,6 +205,7 @@ impl<D: Driver> Shared<D> {
             desk: Desk::new(max_leases),
             exclusive,
             handshakes: Semaphore::new(HANDSHAKES),
+            recovery: Recovery::new(options.seed),
             retiring: Mutex::new(()),
             closing: watch::Sender::new(false),
             aborted: AtomicBool::new(false),
@@ -256,19 +262,22 @@ impl<D: Driver> Shared<D> {
         &self,
         gate: &Arc<Gate>,
         bytes: usize,
+        since: Instant,
         deadline: Instant,
     ) -> Result<Pass, Fault<D>> {
         match self.until(deadline, gate.enter(bytes)).await {
             Some(Some(pass)) => Ok(pass),
             Some(None) => Err(self.ended()),
             None if self.has_ended() => Err(self.ended()),
-            None => Err(self.queue_timeout("the pool is full (max_in_flight, queue_bytes or answer_budget)")),
+            None => Err(self.with_cause(faults::no_room(since.elapsed(), &gate.fill()))),
         }
     }
 
-    /// A queue timeout that says why no pipe helped.
-    fn queue_timeout(&self, waiting: &'static str) -> Fault<D> {
-        self.with_cause(faults::queue_timeout(waiting))
+    /// Why no pipe has taken an entry that waits since `since`.
+    fn not_taken(&self, since: Instant) -> Fault<D> {
+        let open = self.pipes.iter().filter(|pipe| pipe.load.open.load(Ordering::SeqCst)).count();
+        let waiting = self.overflow.len(Class::Fast) + self.overflow.len(Class::Slow);
+        self.with_cause(faults::not_taken(since.elapsed(), waiting, open, self.pipes.len()))
     }
 
     /// The error, with the reason for which connections are missing if they are.

@@ -105,7 +105,8 @@ pub(crate) async fn keep<D: Driver>(shared: Weak<Shared<D>>) {
         let now = Instant::now();
         let expired = strong.overflow.take_where(|entry| entry.deadline <= now || entry.is_abandoned());
         for entry in expired {
-            entry.fail(strong.queue_timeout("no pipe could take it"));
+            let fault = strong.not_taken(entry.since);
+            entry.fail(fault);
         }
         // A pipe that got room while nobody looked.
         strong.serve_overflow();
