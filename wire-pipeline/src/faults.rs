@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Outcome, Phase, ServerError};
+use crate::stats::LeaseStats;
 
 pub(crate) fn closed<S: ServerError>() -> Error<S> {
     Error::new(ErrorKind::Closed, Outcome::NotSent, "the pool is closed; connect a new one")
@@ -135,16 +136,17 @@ pub(crate) fn lease_timeout<S: ServerError>(
     limit: Duration,
     leased: usize,
     most: usize,
-    oldest: Duration,
+    oldest: &LeaseStats,
 ) -> Error<S> {
     Error::timeout(
         Phase::Lease,
         Outcome::NotSent,
         format!(
-            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, the oldest for {:.1} s; hold \
-             leases for a shorter time or raise `connections`",
+            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, the oldest for {:.1} s, taken at \
+             {}; hold leases for a shorter time or raise `connections`",
             limit.as_millis(),
-            oldest.as_secs_f64()
+            oldest.held_for.as_secs_f64(),
+            oldest.taken_at,
         ),
     )
 }

@@ -78,6 +78,8 @@ pub(crate) struct Pump<'a, D: Driver> {
     rested: bool,
     /// Since when the head is out, as everybody was told.
     shown: Option<Instant>,
+    /// When the lease is to be reported as held for long.
+    report_at: Option<Instant>,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
@@ -108,6 +110,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             served: false,
             rested: false,
             shown: None,
+            report_at: None,
         }
     }
 
@@ -346,6 +349,9 @@ impl<'a, D: Driver> Pump<'a, D> {
     fn lease(&mut self, id: LeaseId) {
         self.core.set_ordered(true);
         self.stage = Stage::Leased(id);
+        let after = self.shared.options.lease_report_after;
+        let reported = !after.is_zero() && !self.shared.exclusive;
+        self.report_at = if reported { Instant::now().checked_add(after) } else { None };
     }
 
     fn advance_shared(&mut self, now: Instant) -> Result<Step, End<D>> {
@@ -420,6 +426,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             queue.lane = Lane::Settling;
             queue.returned = None;
             queue.pump_idle = false;
+            self.report_at = None;
             // What it was to open was never sent, and nobody else's request may take it along.
             let unused = (queue.opening.take(), self.core.take_opening());
             drop(queue);
@@ -501,10 +508,16 @@ impl<'a, D: Driver> Pump<'a, D> {
     fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let settling = matches!(self.stage, Stage::Settling { .. });
         if !self.ticking {
-            if self.core.is_empty() && !settling {
-                return Poll::Pending;
+            let idle = self.core.is_empty() && !settling;
+            match self.report_at {
+                _ if !idle => self.tick.as_mut().reset(Instant::now() + TICK),
+                // A lease that is held and not used is reported too.
+                Some(report_at) => {
+                    self.tick.as_mut().reset(report_at);
+                    return self.tick.as_mut().poll(cx);
+                }
+                None => return Poll::Pending,
             }
-            self.tick.as_mut().reset(Instant::now() + TICK);
             self.ticking = true;
         }
         ready!(self.tick.as_mut().poll(cx));
@@ -515,6 +528,7 @@ impl<'a, D: Driver> Pump<'a, D> {
     /// Deadlines, and whether the server is too slow for others to wait behind it.
     fn on_tick(&mut self) -> Result<(), End<D>> {
         let now = Instant::now();
+        self.report(now);
         self.core.expire(now);
         let expired =
             self.pipe.queue().entries.extract_where(|entry| entry.deadline <= now || entry.is_abandoned());
@@ -546,6 +560,22 @@ impl<'a, D: Driver> Pump<'a, D> {
             }
         }
         Ok(())
+    }
+
+    /// Says once that the lease is held for long, and who has it.
+    fn report(&mut self, now: Instant) {
+        let Stage::Leased(id) = self.stage else { return };
+        if self.report_at.is_none_or(|report_at| now < report_at) {
+            return;
+        }
+        self.report_at = None;
+        if let Some(lease) = self.shared.desk.held(id) {
+            tracing::warn!(
+                taken_at = %lease.taken_at,
+                held_ms = u64::try_from(lease.held_for.as_millis()).unwrap_or(u64::MAX),
+                "a connection is leased for long (lease_report_after)"
+            );
+        }
     }
 
     /// The head is slow: what has not been sent goes to pipes that are not, as far as they have room.

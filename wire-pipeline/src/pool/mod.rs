@@ -11,6 +11,7 @@ mod route;
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -93,9 +94,13 @@ impl<D: Driver> Pool<D> {
     }
 
     /// Takes one pipe out of sharing. Waits in order of arrival, at most `acquire_timeout`.
-    pub async fn lease(&self) -> Result<Lease<D>, Fault<D>> {
-        let shared = self.shared();
-        shared.desk.acquire(shared).await
+    ///
+    /// Reports of leases that are held for long name the caller's place in the code. Cancel safe: giving up loses the
+    /// place in the order and nothing else.
+    #[track_caller]
+    pub fn lease(&self) -> impl Future<Output = Result<Lease<D>, Fault<D>>> + Send + use<'_, D> {
+        let (shared, holder) = (self.shared(), Location::caller());
+        async move { shared.desk.acquire(shared, holder).await }
     }
 
     /// Takes no new requests, finishes what is out for at most `limit`, says goodbye, and returns when every pipe
@@ -140,7 +145,7 @@ impl<D: Driver> Pool<D> {
 pub async fn exclusive<D: Driver>(driver: D, options: Options) -> Result<Lease<D>, Fault<D>> {
     let options = Options { connections: 1, ..options };
     let shared = Shared::new(driver, options, true);
-    let lease = shared.desk.reserve();
+    let lease = shared.desk.reserve(Location::caller());
     shared.spawn_all();
     shared.ready().await?;
     lease.await.map_err(|_| faults::closed())
@@ -412,11 +417,12 @@ impl<D: Driver> Shared<D> {
     }
 
     fn stats(&self) -> PoolStats {
-        let (leased, waiting_for_lease) = self.desk.counts();
+        let (leases, waiting_for_lease) = self.desk.stats();
         PoolStats {
             pipes: self.pipes.iter().map(pipe_stats).collect(),
             waiting: self.overflow.len(Class::Fast) + self.overflow.len(Class::Slow),
-            leased,
+            leased: leases.len(),
+            leases,
             waiting_for_lease,
             answer_bytes: self.budget.held(),
         }
