@@ -7,6 +7,8 @@ use std::error::Error as StdError;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use wire_pipeline::options::Routing;
+
 use super::host::Addresses;
 use super::{Config, Password, SslMode, nonzero};
 
@@ -203,6 +205,28 @@ impl Config {
     #[must_use]
     pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
         self.pool.set_acquire_timeout(timeout);
+        self
+    }
+
+    /// Sets how far the oldest answer of a pipe may be behind its query's deadline before the pipe is replaced, 1 ms to
+    /// 7 days. Default: 10 s.
+    #[must_use]
+    pub fn stall_timeout(mut self, timeout: Duration) -> Self {
+        self.pool.set_stall_timeout(timeout);
+        self
+    }
+
+    /// Sets after how long a lease is reported as held too long, up to 365 days; zero for never. Default: 30 s.
+    #[must_use]
+    pub fn lease_report_after(mut self, after: Duration) -> Self {
+        self.pool.set_lease_report_after(after);
+        self
+    }
+
+    /// Sets how the pipe for a query is chosen. Default: by the least expected work; the others are there to compare.
+    #[must_use]
+    pub fn routing(mut self, routing: Routing) -> Self {
+        self.pool.set_routing(routing);
         self
     }
 

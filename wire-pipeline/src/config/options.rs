@@ -376,6 +376,7 @@ impl fmt::Debug for PoolOptions {
             .field("statement_cache", &self.statement_cache)
             .field("max_lifetime", &self.max_lifetime)
             .field("setup", &format_args!("{} statements", self.setup.len()))
+            .field("routing", &self.routing)
             .finish()
     }
 }
