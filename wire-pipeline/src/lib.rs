@@ -18,6 +18,7 @@ pub mod lease;
 pub mod options;
 pub mod pool;
 pub mod row;
+pub mod statement;
 pub mod stats;
 pub mod wire;
 
