@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use wire_pipeline::call;
+
 use crate::caller::{Caller, Executed};
 use crate::error::{Error, Fault};
 use crate::params::Params;
@@ -42,7 +44,7 @@ impl<'a> Batch<'a> {
         }
         match self.caller.look_up(&statement) {
             Ok(learned) => self.items.push((learned, Box::new(params))),
-            Err(error) => self.refused = Some(error.context(format!("batch item {}", self.items.len()))),
+            Err(error) => self.refused = Some(call::in_batch(self.items.len(), error)),
         }
     }
 

@@ -24,3 +24,9 @@ impl Column {
         &self.r#type
     }
 }
+
+impl wire_pipeline::row::Named for Column {
+    fn name(&self) -> &str {
+        self.name()
+    }
+}

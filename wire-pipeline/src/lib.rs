@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod buffer;
+pub mod call;
 pub mod config;
 pub mod error;
 pub mod estimate;

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use wire_pipeline::estimate::Estimate;
 
 use super::{Class, Keyed, StatementKey, classify};
-use crate::row::Column;
+use crate::column::Column;
 
 /// What is known of a statement. The text is shared by everything that refers to it.
 #[derive(Debug)]
