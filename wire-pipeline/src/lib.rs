@@ -28,6 +28,7 @@ mod faults;
 mod gate;
 mod jitter;
 mod pipe;
+mod shapes;
 
 pub use lease::Lease;
 pub use options::Options;

@@ -73,7 +73,7 @@ pub struct Config {
     no_keepalive: bool,
     /// Options whose value asks for something that this version does not offer. The values are not kept.
     not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
-    pool: PoolOptions,
+    pub(crate) pool: PoolOptions,
 }
 
 /// The `time_zone` of the session.

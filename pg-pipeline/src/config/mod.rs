@@ -81,7 +81,7 @@ pub struct Config {
     tcp_user_timeout: Option<Duration>,
     /// Options whose value asks for something that this version does not offer. The values are not kept.
     not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
-    pool: PoolOptions,
+    pub(crate) pool: PoolOptions,
 }
 
 /// Probes of an idle TCP connection; `None` leaves a value to the operating system.

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Outcome, ServerError};
 
 mod options;
 mod password;
+mod setters;
 pub mod units;
 pub mod url;
 
