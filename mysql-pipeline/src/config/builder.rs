@@ -5,7 +5,8 @@
 
 use std::error::Error as StdError;
 
-use super::host::Addresses;
+use wire_pipeline::config::hosts;
+
 use super::{Config, Password, SslMode, TimeZone};
 
 impl Config {
@@ -18,14 +19,14 @@ impl Config {
     /// with `/`), or a comma-separated list of such, tried in order. Default: `localhost`.
     #[must_use]
     pub fn host(mut self, host: impl AsRef<str>) -> Self {
-        self.addresses.hosts = Addresses::list(host.as_ref());
+        self.addresses.hosts = hosts::list(host.as_ref());
         self
     }
 
     /// Sets several hosts with their ports in place of all earlier ones; they are tried in order.
     #[must_use]
-    pub fn hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = (H, u16)>) -> Self {
-        let (hosts, ports) = hosts.into_iter().map(|(host, port)| (host.into(), port.to_string())).unzip();
+    pub fn hosts<H: Into<String>>(mut self, servers: impl IntoIterator<Item = (H, u16)>) -> Self {
+        let (hosts, ports) = servers.into_iter().map(|(host, port)| (host.into(), port.to_string())).unzip();
         self.addresses.hosts = hosts;
         self.addresses.ports = ports;
         self
