@@ -1,4 +1,6 @@
 //! Statements that succeed or fail together, sent in one go.
+//!
+//! `pg-pipeline`'s file of this name has the same face on purpose; how a batch travels differs, see `caller`.
 
 use std::sync::Arc;
 

@@ -2,6 +2,9 @@
 //!
 //! A row refers to the bytes of its answer and decodes a value when it is asked for, in the task that asks: an error
 //! in one value concerns that value alone.
+//!
+//! `pg-pipeline`'s file of this name has the same face on purpose: a row of its own layout, read by its own `FromSql`.
+//! What can be told of any row is the engine's.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

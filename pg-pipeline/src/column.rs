@@ -1,4 +1,6 @@
 //! Columns of a result: what a statement's rows are made of.
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose: a column's type is the server's.
 
 use postgres_types::Type;
 

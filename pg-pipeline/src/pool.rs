@@ -1,4 +1,7 @@
 //! The shared handle: thousands of statements in flight over a few connections.
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose: concrete types with documentation of their own protocol, each
+//! call one delegation.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,6 +3,9 @@
 //! A row refers to the bytes of its answer and decodes a value when it is asked for, in the task that asks: an error
 //! in one value concerns that value alone. Decoders are `postgres-types`'; a panic in one is caught and becomes an
 //! error, and an array that claims more elements than it has bytes never reaches them.
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose: a row of its own layout, read by its own `FromSql`.
+//! What can be told of any row is the engine's.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

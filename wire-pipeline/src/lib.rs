@@ -23,6 +23,7 @@ pub mod statement;
 pub mod stats;
 pub mod wire;
 
+mod client;
 mod entry;
 mod faults;
 mod gate;

@@ -1,7 +1,8 @@
 //! The builder face of [`Config`]: one method for each option that has a meaning in this version.
 //!
 //! This module may store values as they come; whether they fit is asked when connecting, so that a chain of
-//! calls needs no `?`.
+//! calls needs no `?`. `pg-pipeline`'s file of this name has the common options again on purpose, with its own
+//! defaults; the pool's options are written in the engine.
 
 use std::error::Error as StdError;
 
