@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod buffer;
+pub mod call;
 pub mod config;
 pub mod error;
 pub mod estimate;
@@ -18,14 +19,17 @@ pub mod lease;
 pub mod options;
 pub mod pool;
 pub mod row;
+pub mod statement;
 pub mod stats;
 pub mod wire;
 
+mod client;
 mod entry;
 mod faults;
 mod gate;
 mod jitter;
 mod pipe;
+mod shapes;
 
 pub use lease::Lease;
 pub use options::Options;

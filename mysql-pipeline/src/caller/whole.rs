@@ -11,11 +11,11 @@
 //! Locking and Transactions".
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
+use wire_pipeline::call::{Call, mixed_up};
 
-use super::{Caller, Executed, Leased, MOST_STALE, mixed_up};
+use super::{Caller, Executed, Leased, MOST_STALE};
 use crate::error::Fault;
 use crate::protocol::answer::Answer;
 use crate::protocol::command::Bound;
@@ -32,17 +32,19 @@ impl Caller<'_> {
         items: &[(Arc<Learned>, Bound)],
         deadline: Instant,
     ) -> Result<Vec<Executed>, Fault> {
+        let call = self.begin_call();
+        let _turn = self.take_turn(&call, deadline).await?;
+        let within = || Call::begin_within(self.lane);
         if items.iter().any(|(learned, _)| learned.class == Class::Transaction) {
-            return self.run_all(items, deadline).await;
+            return self.run_all(within(), items, deadline).await;
         }
-        let _turn = self.take_turn(deadline).await?;
         let mut again = MOST_STALE;
         loop {
             let status = say(leased, "DO 0", deadline).await?;
             let at_rest = status.autocommits() && !status.in_transaction();
-            leased.half_done.store(at_rest, Ordering::Release);
+            leased.set_half_done(at_rest);
             say(leased, if at_rest { "SET autocommit = 0" } else { "SAVEPOINT batch" }, deadline).await?;
-            let done = self.run_all_in_turn(items, deadline, None).await;
+            let done = self.run_all(within(), items, deadline).await;
             let end = match (&done, at_rest) {
                 (Ok(_), true) => say(leased, "COMMIT", deadline).await,
                 (Ok(_), false) => say(leased, "RELEASE SAVEPOINT batch", deadline).await,
@@ -60,7 +62,7 @@ impl Caller<'_> {
                 (Ok(done), _) => {
                     if at_rest {
                         say(leased, "SET autocommit = 1", deadline).await?;
-                        leased.half_done.store(false, Ordering::Release);
+                        leased.set_half_done(false);
                     }
                     return Ok(done);
                 }
@@ -71,10 +73,10 @@ impl Caller<'_> {
 
 /// Ends the transaction of a batch that failed, or that was dropped half-way, before anything else is sent.
 pub(super) async fn undo_half_done(leased: &Leased, deadline: Instant) -> Result<(), Fault> {
-    if leased.half_done.load(Ordering::Acquire) {
+    if leased.is_half_done() {
         say(leased, "ROLLBACK", deadline).await?;
         say(leased, "SET autocommit = 1", deadline).await?;
-        leased.half_done.store(false, Ordering::Release);
+        leased.set_half_done(false);
     }
     Ok(())
 }
