@@ -16,6 +16,7 @@ mod mysql {
 
     mod fault_proxy;
     mod hostile_peers;
+    mod hostile_peers_of_mysql;
     mod lost_connections;
     mod lost_connections_of_mysql;
 }

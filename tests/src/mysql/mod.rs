@@ -13,8 +13,12 @@ pub use test_servers::mysql as server;
 
 /// The server of this run, as a configuration.
 pub async fn config() -> Config {
-    let server = server().await.expect("a MySQL server");
-    let config: Config = server.url().parse().expect("the server's URL");
+    at(server().await.expect("a MySQL server").url())
+}
+
+/// A URL of it, as a configuration.
+pub fn at(url: &str) -> Config {
+    let config: Config = url.parse().expect("the server's URL");
     // The server is this machine's own: nobody sits in between.
     config.public_key_retrieval(true)
 }

@@ -58,7 +58,7 @@ impl Talk {
     }
 
     /// One packet, of as many frames as it takes.
-    async fn hear_packet(&mut self) -> io::Result<Vec<u8>> {
+    pub async fn hear_packet(&mut self) -> io::Result<Vec<u8>> {
         let mut packet = Vec::new();
         loop {
             let [a, b, c, _] = self.fill(4).await?[..] else {
@@ -80,7 +80,7 @@ pub fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// An OK, with autocommit.
-const OK: &[u8] = b"\0\0\0\x02\0\0\0";
+pub const OK: &[u8] = b"\0\0\0\x02\0\0\0";
 /// The OK that ends rows.
 const END: &[u8] = b"\xFE\0\0\x02\0\0\0";
 
@@ -102,7 +102,8 @@ pub fn greeting() -> Vec<u8> {
     packet(2, OK)
 }
 
-fn error(sequence: u8, number: u16, state: &str) -> Vec<u8> {
+/// ERR.
+pub fn error(sequence: u8, number: u16, state: &str) -> Vec<u8> {
     packet(sequence, &[&[0xFF], &number.to_le_bytes()[..], b"#", state.as_bytes(), b"as it is"].concat())
 }
 

@@ -13,8 +13,12 @@ pub use test_servers::postgres as server;
 
 /// The server of this run, as a configuration.
 pub async fn config() -> Config {
-    let server = server().await.expect("a PostgreSQL server");
-    server.url().parse().expect("the server's URL")
+    at(server().await.expect("a PostgreSQL server").url())
+}
+
+/// A URL of it, as a configuration.
+pub fn at(url: &str) -> Config {
+    url.parse().expect("the server's URL")
 }
 
 /// The same, for connections that can be told from those of other tests by their application's name.

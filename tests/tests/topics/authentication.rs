@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use integration_tests::own_name;
 
 use super::side::dialect::{REFUSED, drop_user, limited_user, user_with};
-use super::side::{Config, Connection, ErrorKind, Outcome, Pool, all_shared, config, pool, server};
+use super::side::{Config, Connection, ErrorKind, Outcome, Pool, all_shared, at, config, pool, server};
 
 /// A user of one's own, with the password `secret`.
 async fn new_user(admin: &Pool, topic: &str) -> String {
@@ -104,8 +104,7 @@ async fn passwords_with_every_character_work_in_every_form() {
     works(config().await.user(&user).password(password)).await;
     let url = server().await.expect("a server").url_for(&user, password);
     assert!(!url.contains(password));
-    let by_url: Config = url.parse().expect("a URL");
-    works(by_url).await;
+    works(at(&url)).await;
     admin.execute(drop_user(&user), ()).await.expect("dropped");
     admin.close().await;
 }
