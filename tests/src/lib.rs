@@ -4,6 +4,8 @@
 //! A topic is written once, in `tests/topics`, against `super::side`; the programs in `tests` compile it for
 //! [`postgres`] and for [`mysql`].
 
+#![allow(clippy::duplicate_mod, reason = "compiled once for each database")]
+
 pub mod mysql;
 pub mod odd_values;
 pub mod postgres;

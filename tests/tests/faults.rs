@@ -1,5 +1,7 @@
 //! Connections that break.
 
+#![allow(clippy::duplicate_mod, reason = "compiled once for each database")]
+
 #[path = "topics"]
 mod postgres {
     use integration_tests::postgres as side;

@@ -1,5 +1,7 @@
 //! Much at once: answers that may not change hands, slow neighbours, deadlines, narrow limits.
 
+#![allow(clippy::duplicate_mod, reason = "compiled once for each database")]
+
 #[path = "topics"]
 mod postgres {
     use integration_tests::postgres as side;

@@ -1,5 +1,7 @@
 //! What is asked and what comes back: queries, values, batches of input, large and small, and changes meanwhile.
 
+#![allow(clippy::duplicate_mod, reason = "compiled once for each database")]
+
 #[path = "topics"]
 mod postgres {
     use integration_tests::postgres as side;

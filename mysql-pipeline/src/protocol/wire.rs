@@ -399,9 +399,10 @@ impl Wire for MySqlWire {
                 // One that is out of order is not waited for, unless it may be the server's last word.
                 let last_word =
                     header.sequence == 0 && data.get(Header::LEN).is_none_or(|first| *first == 0xFF);
-                return match pending.command.sequence.is_next(header) || last_word {
-                    true => Ok(Received::More),
-                    false => Err(malformed("a packet out of order")),
+                return if pending.command.sequence.is_next(header) || last_word {
+                    Ok(Received::More)
+                } else {
+                    Err(malformed("a packet out of order"))
                 };
             };
             let step = self.packet(pending, packet, header)?;
