@@ -218,7 +218,7 @@ impl<'a> Caller<'a> {
             Lane::Leased(leased) if leased.takes == Takes::Everything => {
                 return self.run_whole(leased, &encoded, deadline).await;
             }
-            Lane::Leased(_) => return self.run_all(self.begin_call(), &encoded, deadline).await,
+            Lane::Leased(_) => return self.run_all(&encoded, deadline).await,
         };
         let mut again = MOST_STALE;
         loop {
@@ -229,7 +229,7 @@ impl<'a> Caller<'a> {
             lease.set_opening(Request::query("SET autocommit = 0"));
             let leased = Leased::new(lease, Takes::InTransaction);
             let caller = Caller { lane: Lane::Leased(&leased), ..self };
-            match caller.run_all(caller.begin_call(), &encoded, deadline).await {
+            match caller.run_all(&encoded, deadline).await {
                 Ok(done) => {
                     caller.commit_until(deadline).await?;
                     return Ok(done);
@@ -243,18 +243,28 @@ impl<'a> Caller<'a> {
     /// Sends statements without waiting for answers in between. The first failure counts; all answers are awaited.
     async fn run_all(
         self,
-        call: Call<'_, MyDriver>,
         items: &[(Arc<Learned>, Bound)],
         deadline: Instant,
     ) -> Result<Vec<Executed>, Fault> {
-        let Lane::Leased(leased) = self.lane else { return Err(call::mixed_up()) };
+        let call = self.begin_call();
+        let turn = self.take_turn(&call, deadline).await?;
+        self.run_all_in_turn(items, deadline, call, turn).await
+    }
+
+    async fn run_all_in_turn(
+        self,
+        items: &[(Arc<Learned>, Bound)],
+        deadline: Instant,
+        mut call: Call<'a, MyDriver>,
+        turn: Turn<'a>,
+    ) -> Result<Vec<Executed>, Fault> {
         let requests = items.iter().map(|(learned, bound)| {
             let form = Form::usual(learned, bound);
             self.request(learned, bound, &form, false)
         });
         let mut done = Vec::with_capacity(items.len());
         let mut failure = None;
-        for (index, answer) in leased.submit_all(call, requests, deadline).await?.into_iter().enumerate() {
+        for (index, answer) in call.submit_all(requests, deadline, turn).await?.into_iter().enumerate() {
             match answer {
                 Ok(Answer::Ran(ran)) => done.push(Executed::new(ran.results.into_vec())),
                 Ok(Answer::Stale(error)) | Err(error) => {
@@ -354,7 +364,7 @@ impl<'a> Caller<'a> {
         Call::begin(self.lane)
     }
 
-    /// Waits for the turn; what a dropped batch has left half done is undone first.
+    /// Takes the turn on a lease, and first undoes what a dropped call has left half-way.
     async fn take_turn(self, call: &Call<'a, MyDriver>, deadline: Instant) -> Result<Turn<'a>, Fault> {
         let turn = call.take_turn(deadline).await?;
         if let Lane::Leased(leased) = self.lane {
@@ -385,11 +395,6 @@ struct Again {
 /// How often a batch is run again when a connection's knowledge of a statement is out of date.
 const MOST_STALE: u8 = 3;
 
-/// Nothing of a batch is kept, so all of it may be run again: a connection's knowledge was out of date.
-fn may_run_again(error: &Fault) -> bool {
-    error.server().is_some_and(|error| error.is_stale() || error.wants_text())
-}
-
 #[cold]
 fn commits() -> Fault {
     call::not_here(
@@ -405,6 +410,11 @@ fn no_lease_in_time() -> Fault {
         Outcome::NotSent,
         "timed out in phase lease: no connection was free for the batch",
     )
+}
+
+/// Nothing of a batch is kept, so all of it may be run again: a connection's knowledge was out of date.
+fn may_run_again(error: &Fault) -> bool {
+    error.server().is_some_and(|error| error.is_stale() || error.wants_text())
 }
 
 const _: fn() = || {

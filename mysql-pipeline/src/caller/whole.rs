@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use wire_pipeline::call::{Call, mixed_up};
+use wire_pipeline::call::{self, Call};
 
 use super::{Caller, Executed, Leased, MOST_STALE};
 use crate::error::Fault;
@@ -32,19 +32,20 @@ impl Caller<'_> {
         items: &[(Arc<Learned>, Bound)],
         deadline: Instant,
     ) -> Result<Vec<Executed>, Fault> {
-        let call = self.begin_call();
-        let _turn = self.take_turn(&call, deadline).await?;
-        let within = || Call::begin_within(self.lane);
         if items.iter().any(|(learned, _)| learned.class == Class::Transaction) {
-            return self.run_all(within(), items, deadline).await;
+            return self.run_all(items, deadline).await;
         }
+        let whole = self.begin_call();
+        let _turn = self.take_turn(&whole, deadline).await?;
         let mut again = MOST_STALE;
         loop {
             let status = say(leased, "DO 0", deadline).await?;
             let at_rest = status.autocommits() && !status.in_transaction();
             leased.set_half_done(at_rest);
             say(leased, if at_rest { "SET autocommit = 0" } else { "SAVEPOINT batch" }, deadline).await?;
-            let done = self.run_all(within(), items, deadline).await;
+            let call = Call::begin_within(self.lane);
+            let turn = call.take_turn(deadline).await?;
+            let done = self.run_all_in_turn(items, deadline, call, turn).await;
             let end = match (&done, at_rest) {
                 (Ok(_), true) => say(leased, "COMMIT", deadline).await,
                 (Ok(_), false) => say(leased, "RELEASE SAVEPOINT batch", deadline).await,
@@ -84,7 +85,7 @@ pub(super) async fn undo_half_done(leased: &Leased, deadline: Instant) -> Result
 async fn say(leased: &Leased, text: &'static str, deadline: Instant) -> Result<Status, Fault> {
     let request = Request { rows: false, ..Request::query(text) };
     match leased.lease.submit(request, deadline).await? {
-        Answer::Ran(ran) => ran.results.last().map(|result| result.done.status).ok_or_else(mixed_up),
+        Answer::Ran(ran) => ran.results.last().map(|result| result.done.status).ok_or_else(call::mixed_up),
         Answer::Stale(error) => Err(error),
     }
 }
