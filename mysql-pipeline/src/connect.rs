@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rand::TryRng as _;
@@ -13,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::ReadBuffer;
 use wire_pipeline::wire::{Connected, Driver};
@@ -22,6 +24,15 @@ use crate::config::{Config, Host, HostKind};
 use crate::error::{ErrorKind, Fault, Outcome};
 use crate::protocol::startup::{Greeting, Startup, StartupParams, Step};
 use crate::protocol::wire::MySqlWire;
+
+/// A connection on which the handshake is over.
+struct Greeted {
+    io: Stream,
+    /// How long it took to open.
+    way: Duration,
+    greeting: Greeting,
+    rest: BytesMut,
+}
 
 /// Makes connections of one configuration.
 pub(crate) struct MyDriver {
@@ -46,7 +57,7 @@ impl Driver for MyDriver {
         let mut failure = None;
         for host in self.config.get_hosts()? {
             match self.connect_to(&host).await {
-                Ok((io, greeting, rest)) => {
+                Ok(Greeted { io, way, greeting, rest }) => {
                     let statements = self.config.pool_options().statement_cache();
                     let setup = Arc::clone(&self.setup);
                     tracing::debug!(
@@ -57,7 +68,7 @@ impl Driver for MyDriver {
                     let wire = MySqlWire::new(budget, statements, setup);
                     let mut input = ReadBuffer::new();
                     input.extend(&rest);
-                    return Ok(Connected { io, wire, input });
+                    return Ok(Connected { io, wire, input, way });
                 }
                 // The next host may know the same user no better.
                 Err(error) if error.kind() == ErrorKind::Auth => return Err(error),
@@ -71,8 +82,10 @@ impl Driver for MyDriver {
 }
 
 impl MyDriver {
-    async fn connect_to(&self, host: &Host) -> Result<(Stream, Greeting, BytesMut), Fault> {
+    async fn connect_to(&self, host: &Host) -> Result<Greeted, Fault> {
+        let began = Instant::now();
         let mut io = self.open(host).await?;
+        let way = began.elapsed();
         let mut seed = [0; 32];
         SysRng.try_fill_bytes(&mut seed).map_err(|error| {
             unreachable(host).with_source(format!("the operating system gives no random numbers: {error}"))
@@ -99,7 +112,9 @@ impl MyDriver {
                     let password = self.config.get_password().await?;
                     output = startup.answer_password(password.as_deref())?;
                 }
-                Some(Step::Done(greeting)) => return Ok((io, greeting, input)),
+                Some(Step::Done(greeting)) => {
+                    return Ok(Greeted { io, way, greeting, rest: input });
+                }
                 None => {
                     let count = io
                         .read_buf(&mut input)

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use socket2::{SockRef, TcpKeepalive};
@@ -12,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::ReadBuffer;
 use wire_pipeline::wire::{Connected, Driver};
@@ -21,6 +23,15 @@ use crate::error::{ErrorKind, Fault, Outcome};
 use crate::notice;
 use crate::protocol::startup::{Greeting, Startup, StartupParams, Step};
 use crate::protocol::wire::PgWire;
+
+/// A connection on which the handshake is over.
+struct Greeted {
+    io: Stream,
+    /// How long it took to open.
+    way: Duration,
+    greeting: Greeting,
+    rest: BytesMut,
+}
 
 /// Makes connections of one configuration.
 pub(crate) struct PgDriver {
@@ -45,13 +56,13 @@ impl Driver for PgDriver {
         let mut failure = None;
         for host in self.config.get_hosts()? {
             match self.connect_to(&host).await {
-                Ok((io, greeting, rest)) => {
+                Ok(Greeted { io, way, greeting, rest }) => {
                     let statements = self.config.pool_options().statement_cache();
                     let setup = Arc::clone(&self.setup);
                     let wire = PgWire::new(budget, statements, setup, greeting.parameters);
                     let mut input = ReadBuffer::new();
                     input.extend(&rest);
-                    return Ok(Connected { io, wire, input });
+                    return Ok(Connected { io, wire, input, way });
                 }
                 // The next host may know the same user no better: libpq stops here too.
                 Err(error) if error.kind() == ErrorKind::Auth => return Err(error),
@@ -65,8 +76,10 @@ impl Driver for PgDriver {
 }
 
 impl PgDriver {
-    async fn connect_to(&self, host: &Host) -> Result<(Stream, Greeting, BytesMut), Fault> {
+    async fn connect_to(&self, host: &Host) -> Result<Greeted, Fault> {
+        let began = Instant::now();
         let mut io = self.open(host).await?;
+        let way = began.elapsed();
         let (mut startup, hello) = Startup::new(StartupParams {
             user: self.config.get_user()?,
             database: self.config.get_database().map(Into::into),
@@ -88,7 +101,9 @@ impl PgDriver {
                     output = startup.answer_password(password.as_deref())?;
                 }
                 Some(Step::Notice(notice)) => notice::log(&notice),
-                Some(Step::Done(greeting)) => return Ok((io, greeting, input)),
+                Some(Step::Done(greeting)) => {
+                    return Ok(Greeted { io, way, greeting, rest: input });
+                }
                 None => {
                     let count = io
                         .read_buf(&mut input)
