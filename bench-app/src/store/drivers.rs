@@ -2,16 +2,17 @@
 //!
 //! A macro, because each driver has types of its own; they are the same in name and use.
 
-/// The stores of the driver `$driver`, whose statement for a row is `$by_id` and whose `SELECT 1` is a `$one`.
+/// The stores of the driver `$driver`: its statements for a row and for a sleep of some seconds, and the type of its
+/// `SELECT 1`.
 macro_rules! stores {
-    ($driver:ident, by_id: $by_id:expr, one: $one:ty) => {
+    ($driver:ident, by_id: $by_id:expr, sleep: $sleep:expr, one: $one:ty) => {
         use std::time::Duration;
 
         use anyhow::{Context as _, Result};
         use deadpool::Runtime;
         use deadpool::managed::PoolError;
         use $driver::deadpool as checkout;
-        use $driver::{Config, Error, ErrorKind, Outcome, Pool, Statement};
+        use $driver::{Config, Error, ErrorKind, Outcome, Pool, Routing, Statement};
 
         use super::{Failure, Sample, Store, World, samples};
 
@@ -38,6 +39,35 @@ macro_rules! stores {
 
             fn samples(&self) -> Vec<Sample> {
                 samples::of_pool(&self.pool.stats())
+            }
+
+            async fn close(self) {
+                self.pool.close().await;
+            }
+        }
+
+        /// Quick queries and slow ones on one pool.
+        #[derive(Clone)]
+        pub(crate) struct Mixed {
+            pool: Pool,
+            by_id: Statement,
+            sleep: Statement,
+        }
+
+        impl super::Mixed for Mixed {
+            async fn connect(url: &str, connections: usize, routing: Routing) -> Result<Self> {
+                let pool =
+                    Pool::builder(config(url)?).connections(connections).routing(routing).connect().await?;
+                Ok(Self { pool, by_id: Statement::new($by_id), sleep: Statement::new($sleep) })
+            }
+
+            async fn quick(&self, id: i32) -> Result<World, Failure> {
+                Ok(self.pool.query_one(&self.by_id, (id,)).await?)
+            }
+
+            async fn sleep(&self, time: Duration) -> Result<(), Failure> {
+                self.pool.execute(&self.sleep, (time.as_secs_f64(),)).await?;
+                Ok(())
             }
 
             async fn close(self) {

@@ -6,7 +6,12 @@ use mysql_pipeline::Connection;
 use super::drivers::stores;
 use super::{Facts, WORLDS};
 
-stores! { mysql_pipeline, by_id: "SELECT id, randomnumber FROM world WHERE id = ?", one: i64 }
+stores! {
+    mysql_pipeline,
+    by_id: "SELECT id, randomnumber FROM world WHERE id = ?",
+    sleep: "SELECT SLEEP(?)",
+    one: i64
+}
 
 /// The same numbers as in every other database.
 const SEED: [&str; 4] = [

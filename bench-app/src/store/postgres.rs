@@ -4,7 +4,12 @@
 use super::drivers::stores;
 use super::{Facts, WORLDS};
 
-stores! { pg_pipeline, by_id: "SELECT id, randomnumber FROM world WHERE id = $1", one: i32 }
+stores! {
+    pg_pipeline,
+    by_id: "SELECT id, randomnumber FROM world WHERE id = $1",
+    sleep: "SELECT pg_sleep($1)",
+    one: i32
+}
 
 /// Numbers follow from their ids, so that every database gets the same table.
 const SEED: [&str; 3] = [

@@ -68,6 +68,29 @@ macro_rules! option_setters {
                 self
             }
 
+            /// Sets how far the oldest answer of a pipe may be behind its query's deadline before the pipe is replaced,
+            /// 1 ms to 7 days. Default: 10 s.
+            #[must_use]
+            pub fn stall_timeout(mut self, timeout: ::std::time::Duration) -> Self {
+                self.$($place).+.set_stall_timeout(timeout);
+                self
+            }
+
+            /// Sets after how long a lease is reported as held too long, up to 365 days; zero for never. Default: 30 s.
+            #[must_use]
+            pub fn lease_report_after(mut self, after: ::std::time::Duration) -> Self {
+                self.$($place).+.set_lease_report_after(after);
+                self
+            }
+
+            /// Sets how the pipe for a query is chosen. Default: by the least expected work; the other ways are there to
+            /// be compared with.
+            #[must_use]
+            pub fn routing(mut self, routing: $crate::options::Routing) -> Self {
+                self.$($place).+.set_routing(routing);
+                self
+            }
+
             /// Sets the number of prepared statements per pipe, 0 to 65,536. Default: 256.
             ///
             #[doc = $uncached]
