@@ -4,6 +4,9 @@
 //! know how a connection is made. Each form (URL, key=value, environment, builder) is cut into the same name
 //! and value pairs, and [`Config::set`] alone says what they mean. No error repeats a value: it may be, or
 //! contain, a password.
+//!
+//! `mysql-pipeline`'s file of this name goes the same way on purpose: the options are each server's, and their reading is the
+//! engine's where it is the same.
 
 mod builder;
 mod environment;
