@@ -1,8 +1,9 @@
 //! How a call runs: look the statement up, encode, submit, decode.
 //!
 //! Everything here runs in the task that asks. The same code serves shared handles and leases; what differs is which
-//! statements they take and what may be run again. `pg-pipeline`'s file of this name also learns what a statement's
-//! parameters are; here values say by themselves what they are.
+//! statements they take and what may be run again. `pg-pipeline`'s file of this name has the same skeleton on purpose: it
+//! also learns what a statement's parameters are; here values say by themselves what they are, and what cannot be
+//! prepared goes as text.
 
 mod form;
 mod whole;
