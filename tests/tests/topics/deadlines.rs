@@ -173,6 +173,7 @@ async fn a_lease_that_is_not_free_in_time_is_told_by_its_phase() {
 async fn futures_dropped_by_a_timeout_leave_the_pool_as_it_was() {
     let name = own_name("dropped");
     let (pool, other) = (named_pool(&name).await, pool().await);
+    all_shared(&pool).await;
     let tasks: Vec<_> = (0..50_i32)
         .map(|task| {
             let (pool, text, echo) = (pool.clone(), "x".repeat(5_000), Statement::new(ECHO_BOTH));
