@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::ReadBuffer;
+use wire_pipeline::transport::BoxedStream;
 use wire_pipeline::wire::{Connected, Driver};
 
 use crate::config::{Config, Host, HostKind};
@@ -105,6 +106,10 @@ impl PgDriver {
     async fn open(&self, host: &Host) -> Result<Stream, Fault> {
         match &host.kind {
             HostKind::Tcp(name, address) => {
+                if let Some(transport) = self.config.pool_options().transport() {
+                    let stream = transport.open(name, host.port).await;
+                    return Ok(Stream::Own(stream.map_err(|error| unreachable(host).with_source(error))?));
+                }
                 let stream = match address {
                     Some(address) => TcpStream::connect(SocketAddr::new(*address, host.port)).await,
                     None => TcpStream::connect((name.as_str(), host.port)).await,
@@ -165,11 +170,12 @@ fn interrupted(host: &Host) -> Fault {
     )
 }
 
-/// A TCP connection or a unix socket.
+/// A TCP connection, a unix socket, or what the application made.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    Own(BoxedStream),
 }
 
 macro_rules! delegate {
@@ -178,6 +184,7 @@ macro_rules! delegate {
             Stream::Tcp($stream) => $call,
             #[cfg(unix)]
             Stream::Unix($stream) => $call,
+            Stream::Own($stream) => $call,
         }
     };
 }

@@ -1,7 +1,10 @@
 //! The shared handle: thousands of statements in flight over a few connections.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use wire_pipeline::stats::{PipeState, PipeStats, PoolStats};
 
@@ -213,6 +216,25 @@ impl PoolBuilder {
     #[must_use]
     pub fn setup<S: Into<String>>(mut self, statements: impl IntoIterator<Item = S>) -> Self {
         self.config = self.config.setup(statements);
+        self
+    }
+
+    /// What makes byte streams in place of TCP connections; see [`Config::transport`].
+    #[must_use]
+    pub fn transport<F, Fut, S>(mut self, open: F) -> Self
+    where
+        F: Fn(String, u16) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        self.config = self.config.transport(open);
+        self
+    }
+
+    /// The seed of the pool's random numbers, for runs that must repeat; see [`Config::seed`].
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.config = self.config.seed(seed);
         self
     }
 

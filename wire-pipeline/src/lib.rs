@@ -19,6 +19,7 @@ pub mod options;
 pub mod pool;
 pub mod row;
 pub mod stats;
+pub mod transport;
 pub mod wire;
 
 mod entry;

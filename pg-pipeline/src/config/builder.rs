@@ -4,8 +4,12 @@
 //! calls needs no `?`.
 
 use std::error::Error as StdError;
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use wire_pipeline::transport::Transport;
 
 use super::host::Addresses;
 use super::{Config, Password, SslMode, nonzero};
@@ -226,6 +230,37 @@ impl Config {
     #[must_use]
     pub fn setup<S: Into<String>>(mut self, statements: impl IntoIterator<Item = S>) -> Self {
         self.pool.set_setup(statements.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets what makes the byte streams to servers in place of TCP connections: a tunnel, a proxy in the same process,
+    /// a simulator. `open` is called with host and port for every attempt to connect, within `connect_timeout`; its
+    /// error is the source of the attempt's. Unix sockets are opened as ever, and what tunes TCP sockets does not
+    /// apply. Default: none, plain TCP.
+    ///
+    /// ```
+    /// let config = pg_pipeline::Config::new().host("db.internal").user("app").transport(|host, port| async move {
+    ///     tokio::net::TcpStream::connect((host, port)).await
+    /// });
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn transport<F, Fut, S>(mut self, open: F) -> Self
+    where
+        F: Fn(String, u16) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        self.pool.set_transport(Some(Transport::new(open)));
+        self
+    }
+
+    /// Sets the seed of the random numbers that spread back-off and lifetimes in time. With the same seed, a runtime of
+    /// one thread, paused time and a transport that repeats itself, a pool repeats itself; otherwise leave it alone.
+    /// Nothing that must be secret comes from it. Default: from the operating system.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.pool.set_seed(Some(seed));
         self
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::units::{self, Plain};
 use super::{invalid, quoted_list};
 use crate::error::{Error, ServerError};
+use crate::transport::Transport;
 
 /// One option of the pool, as documentation shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +117,8 @@ pub struct PoolOptions {
     statement_cache: usize,
     max_lifetime: Duration,
     setup: Vec<String>,
+    transport: Option<Transport>,
+    seed: Option<u64>,
 }
 
 impl Default for PoolOptions {
@@ -132,6 +135,8 @@ impl Default for PoolOptions {
             statement_cache: 256,
             max_lifetime: Duration::from_secs(30 * 60),
             setup: Vec::new(),
+            transport: None,
+            seed: None,
         }
     }
 }
@@ -190,6 +195,16 @@ impl PoolOptions {
     /// Statements that every new pipe runs.
     pub fn setup(&self) -> &[String] {
         &self.setup
+    }
+
+    /// What makes byte streams in place of TCP connections. Only the builders set it.
+    pub fn transport(&self) -> Option<&Transport> {
+        self.transport.as_ref()
+    }
+
+    /// The seed of the pool's random numbers; `None` takes one from the operating system. Only the builders set it.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
     }
 
     /// Sets the option `name` from its text; `None` if the pool has no such option.
@@ -278,6 +293,8 @@ setters! {
     set_statement_cache statement_cache: usize;
     set_max_lifetime max_lifetime: Duration;
     set_setup setup: Vec<String>;
+    set_transport transport: Option<Transport>;
+    set_seed seed: Option<u64>;
 }
 
 impl From<&PoolOptions> for crate::Options {
@@ -293,7 +310,7 @@ impl From<&PoolOptions> for crate::Options {
             acquire_timeout: options.acquire_timeout,
             max_lifetime: options.max_lifetime,
             batches_out: crate::options::BatchesOut::Adaptive,
-            seed: None,
+            seed: options.seed,
         }
     }
 }
@@ -333,6 +350,8 @@ impl fmt::Debug for PoolOptions {
             .field("statement_cache", &self.statement_cache)
             .field("max_lifetime", &self.max_lifetime)
             .field("setup", &format_args!("{} statements", self.setup.len()))
+            .field("transport", &self.transport)
+            .field("seed", &self.seed)
             .finish()
     }
 }

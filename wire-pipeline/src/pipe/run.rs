@@ -90,6 +90,7 @@ async fn live<D: Driver>(
     let mut retire_at = Instant::now() + lifetime;
     loop {
         tokio::select! {
+            biased;
             end = pump.run() => return (end, None),
             () = sleep_until(retire_at) => {}
         }
@@ -103,6 +104,7 @@ async fn live<D: Driver>(
             continue;
         }
         let connected = tokio::select! {
+            biased;
             end = pump.run() => return (end, None),
             connected = connect(shared) => connected,
         };

@@ -294,6 +294,7 @@ impl<D: Driver> Shared<D> {
     pub(crate) async fn or_closing<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut closing = self.closing.subscribe();
         tokio::select! {
+            biased;
             output = future => Some(output),
             _ = closing.wait_for(|closing| *closing) => None,
         }
