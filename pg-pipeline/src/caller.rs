@@ -252,10 +252,12 @@ impl<'a> Caller<'a> {
         self.check_class(learned.class)?;
         let deadline = self.deadline();
         let call = self.begin_call();
-        let mut again = Again { stale: MOST_STALE, lost: idempotent || self.options.idempotent };
+        let mut again =
+            Again { stale: MOST_STALE, lost: idempotent || self.options.idempotent, may_have_run: false };
         loop {
             let turn = self.take_turn(deadline).await?;
-            let (new, bound) = self.encode(learned, &mut params, deadline).await?;
+            let encoded = self.encode(learned, &mut params, deadline).await;
+            let (new, bound) = encoded.map_err(|error| again.told(error))?;
             learned = new;
             let request = Request::query(Arc::clone(&learned), bound, rows);
             let answer = self.submit_in_turn(request, deadline, turn).await;
@@ -264,15 +266,16 @@ impl<'a> Caller<'a> {
                 Ok(Answer::Stale(stale)) => {
                     learned = self.renew(&learned, stale.relearn);
                     if !stale.safe || again.stale == 0 || !call.is_alone() {
-                        return Err(stale.error);
+                        return Err(again.told(stale.error));
                     }
                     again.stale -= 1;
                 }
                 Ok(Answer::Learnt { .. } | Answer::Script) => return Err(mixed_up()),
                 Err(error) if again.lost && is_lost(&error) && matches!(self.lane, Lane::Shared(_)) => {
                     again.lost = false;
+                    again.may_have_run = true;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(again.told(error)),
             }
         }
     }
@@ -396,9 +399,11 @@ impl<'a> Caller<'a> {
     }
 
     /// Runs a statement whose parameters are known to be none, without looking it up.
-    pub(crate) async fn run_plain(self, learned: Arc<Learned>) -> Result<Ran, Fault> {
+    /// `in_transaction`: only while one is open.
+    pub(crate) async fn run_plain(self, learned: Arc<Learned>, in_transaction: bool) -> Result<Ran, Fault> {
         let bound = params::encode(&(), &[])?;
-        match self.submit(Request::query(learned, bound, false), self.deadline()).await? {
+        let request = Request::query(learned, bound, false).in_transaction(in_transaction);
+        match self.submit(request, self.deadline()).await? {
             Answer::Ran(ran) => Ok(ran),
             Answer::Stale(stale) => Err(stale.error),
             Answer::Learnt { .. } | Answer::Script => Err(mixed_up()),
@@ -441,6 +446,7 @@ impl<'a> Caller<'a> {
         match self.lane {
             Lane::Shared(pool) => pool.submit(request, deadline).await,
             Lane::Leased(leased) => {
+                let request = request.in_transaction(self.transaction().is_some());
                 let answer = leased.lease.enqueue(request, deadline).await?;
                 drop(turn);
                 answer.await
@@ -489,6 +495,18 @@ impl<'a> Caller<'a> {
 struct Again {
     stale: u8,
     lost: bool,
+    may_have_run: bool,
+}
+
+impl Again {
+    /// What is known of the statement when it ends with `error`: a run whose connection was lost may have taken place,
+    /// whatever became of the next one.
+    fn told(&self, error: Fault) -> Fault {
+        match error.outcome() {
+            Outcome::NotSent | Outcome::Failed if self.may_have_run => error.with_outcome(Outcome::Unknown),
+            _ => error,
+        }
+    }
 }
 
 /// A call under way.
