@@ -115,11 +115,9 @@ impl Account {
     pub fn look_at(&self, whose: &str, failure: &Failure) {
         self.log.remark(|| format!("{whose}: {:?} {:?} {}", failure.kind, failure.outcome, failure.words));
         let impossible = match failure.kind {
-            ErrorKind::Protocol
-            | ErrorKind::Decode
-            | ErrorKind::Encode
-            | ErrorKind::Auth
-            | ErrorKind::Tls => true,
+            ErrorKind::Protocol | ErrorKind::Encode | ErrorKind::Auth | ErrorKind::Tls => true,
+            // The server may refuse to describe what it has parsed.
+            ErrorKind::Decode => !failure.words.contains("interrupted before it described"),
             ErrorKind::Config => !failure.words.contains("cannot lease"),
             _ => false,
         };
@@ -143,8 +141,10 @@ impl Account {
             if committed > 1 {
                 wrong("it was committed more than once");
             }
+            // What is told of a batch is told of all its statements.
+            let batch = Owner::of(call.owner) == Owner::Batch;
             match call.end {
-                End::Error(_, Outcome::NotSent) if begun > 0 => wrong("it had reached the server"),
+                End::Error(_, Outcome::NotSent) if begun > 0 && !batch => wrong("it had reached the server"),
                 End::Dropped(false) if begun > 0 => wrong("nobody had asked for it"),
                 End::Fine | End::Error(_, Outcome::Completed) if begun == 0 => wrong("it never ran"),
                 _ => {}
@@ -155,7 +155,8 @@ impl Account {
             if !call.writes {
                 continue;
             }
-            if begun > 1 {
+            // A batch of which nothing was kept may be run again.
+            if begun > 1 && !batch {
                 wrong("it ran more than once");
             }
             if call.refused && committed > 0 {

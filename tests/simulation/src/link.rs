@@ -154,7 +154,7 @@ impl Link {
     /// Nothing new happens to it; if it swallows, both ends learn that it is broken.
     pub fn heal(&self) {
         let mut wire = self.wire();
-        wire.fate.breaks = None;
+        wire.fate = Fate::CALM;
         let now = Instant::now();
         let mut wakers = Wakers::default();
         if wire.halves.iter().any(|half| half.swallows) {
