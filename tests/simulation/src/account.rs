@@ -198,3 +198,73 @@ fn code(end: End) -> i64 {
         End::Error(kind, outcome) => 16 + kind as i64 * 16 + outcome as i64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dice::Dice;
+    use crate::run::in_virtual_time;
+    use crate::server::{Args, Session, Temper, Text};
+
+    /// What is found when a write on the pool is told `told` and the server did `did`.
+    fn found(told: Option<Told>, did: impl Fn(&mut Session, Args)) -> Vec<String> {
+        let report = in_virtual_time(false, |log| async move {
+            let server = Server::new(&log, Dice::new(1, 1), Temper::default());
+            let account = Account::new(&log);
+            let args = Args { id: account.number(), owner: 0, work: 0, size: 0 };
+            did(&mut Session::new(&server, 0), args);
+            account.told(
+                Ask { args, variant: 0, writes: true, timeout: None, idempotent: false },
+                true,
+                told.clone(),
+            );
+            account.settle(&server);
+            0
+        });
+        report.violations
+    }
+
+    fn write(session: &mut Session, args: Args) {
+        session.run(Text::Write { variant: 0 }, args);
+        session.commit();
+    }
+
+    fn error(outcome: Outcome) -> Option<Told> {
+        Some(Err(Failure { kind: ErrorKind::Io, outcome, words: String::new() }))
+    }
+
+    #[test]
+    fn truths_are_taken_for_true_and_lies_are_found() {
+        let nothing = |_: &mut Session, _: Args| ();
+        let twice = |session: &mut Session, args: Args| {
+            write(session, args);
+            write(session, args);
+        };
+        assert!(found(Some(Ok(true)), write).is_empty());
+        assert!(found(error(Outcome::Unknown), write).is_empty());
+        assert!(found(error(Outcome::Unknown), nothing).is_empty());
+        assert!(found(error(Outcome::NotSent), nothing).is_empty());
+        assert!(found(None, write).is_empty());
+        for lie in [
+            found(Some(Ok(false)), write),
+            found(Some(Ok(true)), nothing),
+            found(Some(Ok(true)), twice),
+            found(error(Outcome::Unknown), twice),
+            found(error(Outcome::NotSent), write),
+            found(error(Outcome::Failed), write),
+            found(error(Outcome::Completed), nothing),
+            found(None, twice),
+        ] {
+            assert!(!lie.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_runs_in_somebody_elses_transaction_is_found() {
+        let found = found(Some(Ok(true)), |session, args| {
+            session.begin();
+            write(session, args);
+        });
+        assert!(found.iter().any(|found| found.contains("in a transaction of")), "{found:?}");
+    }
+}

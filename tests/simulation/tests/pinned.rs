@@ -1,0 +1,33 @@
+//! Seeds that found something, with what it was. They run in every suite, however many others do.
+
+use simulation::client::{MySql, Postgres};
+use simulation::run::run;
+
+#[derive(Debug, Clone, Copy)]
+enum Driver {
+    Postgres,
+    MySql,
+}
+
+use Driver::{MySql as My, Postgres as Pg};
+
+const PINNED: &[(Driver, u64, &str)] = &[
+    (Pg, 160, "BEGIN failed, and what was sent behind the transaction's first statement ran outside of it"),
+    (Pg, 69, "the same, where the first statement had to be learnt"),
+    (Pg, 172, "the same, and one of its writes was there although COMMIT had failed"),
+    (My, 140, "a transaction that was rolled back by its return was committed, because ROLLBACK was refused"),
+    (Pg, 458, "an idempotent read ran, its connection was lost, and the second run's NotSent was reported"),
+    (Pg, 2362, "the same, because the pool was closed meanwhile"),
+    (My, 1457, "the same in the other driver"),
+];
+
+#[test]
+fn what_was_found_stays_mended() {
+    for (driver, seed, found) in PINNED {
+        let report = match driver {
+            Driver::Postgres => run::<Postgres>(*seed, false),
+            Driver::MySql => run::<MySql>(*seed, false),
+        };
+        assert!(report.violations.is_empty(), "{driver:?} {seed} ({found}): {:#?}", report.violations);
+    }
+}
