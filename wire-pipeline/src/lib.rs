@@ -26,7 +26,10 @@ mod entry;
 mod faults;
 mod gate;
 mod jitter;
+#[cfg(test)]
+mod model;
 mod pipe;
+mod sync;
 
 pub use lease::Lease;
 pub use options::Options;

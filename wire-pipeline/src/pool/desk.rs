@@ -4,7 +4,7 @@
 //! at once. A waiter that has gone is passed over: the lease handed to it returns by being dropped.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -14,6 +14,7 @@ use crate::faults;
 use crate::lease::Lease;
 use crate::pipe::{Lane, LeaseId, Pipe};
 use crate::pool::Shared;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::wire::{Driver, Fault};
 
 pub(crate) struct Desk<D: Driver> {

@@ -10,7 +10,6 @@ mod route;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -26,6 +25,7 @@ use crate::lease::Lease;
 use crate::options::Options;
 use crate::pipe::{Lane, Pipe, PipeId};
 use crate::stats::{PipeState, PipeStats, PoolStats};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::wire::{AnswerOf, Driver, Fault, Request, RequestOf};
 
 use desk::Desk;
