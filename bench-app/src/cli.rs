@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Seed(SeedOptions),
     /// Start a database and the service in all variants, measure, print a table (the default)
     Compare(CompareOptions),
+    /// Measure how quick queries get past slow ones, by the ways of choosing a connection
+    Routing(RoutingOptions),
     /// Put load on one address, and print figures
     #[command(hide = true)]
     Load(LoadOptions),
@@ -72,6 +74,31 @@ pub(crate) struct SeedOptions {
     /// The database, as postgres://user:password@host/database, or mysql://…
     #[arg(long)]
     pub(crate) url: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RoutingOptions {
+    /// The databases, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "postgres,mysql")]
+    pub(crate) database: Vec<Database>,
+    /// Connections to the database
+    #[arg(long, default_value_t = 8, value_parser = at_least_one)]
+    pub(crate) connections: usize,
+    /// Queries per second, sent whether or not earlier ones are answered
+    #[arg(long, default_value_t = 640, value_parser = at_least_one)]
+    pub(crate) rate: usize,
+    /// How many of a hundred queries are slow
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) slow_share: u8,
+    /// How long a slow query keeps the server busy
+    #[arg(long, default_value = "50ms", value_parser = duration)]
+    pub(crate) slow: Duration,
+    /// Length of each measurement
+    #[arg(long, default_value = "4s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// How often each cell is measured; cells alternate
+    #[arg(long, default_value_t = 3, value_parser = at_least_one)]
+    pub(crate) rounds: usize,
 }
 
 #[derive(Debug, Args)]

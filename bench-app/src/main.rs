@@ -1,7 +1,7 @@
 //! An axum service over a database, and the comparison that measures it: pipelined against checkout access.
 //!
 //! `serve` is the service, `seed` fills its table, `compare` (what runs when nothing is said) starts a database
-//! and the service in all its variants, puts load on it from processes of their own, and reports. Everything
+//! and the service in all its variants, puts load on it from processes of their own, and reports; `routing` measures how quick queries get past slow ones. Everything
 //! that knows a driver lives in [`store`]; the rest knows only rows of the table `world`.
 
 mod cli;
@@ -9,6 +9,7 @@ mod compare;
 mod http;
 mod load;
 mod process;
+mod routing;
 mod seed;
 mod serve;
 mod store;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options).map(|()| true),
         Command::Seed(options) => block_on(seed::run(&options)).map(|()| true),
         Command::Compare(options) => block_on(compare::run(&options)),
+        Command::Routing(options) => routing::run(&options),
         Command::Load(options) => block_on(load::own::run(&options)).map(|()| true),
     };
     match done {

@@ -7,54 +7,25 @@
 mod form;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use wire_pipeline::{Lease, Pool};
+pub use wire_pipeline::call::CallOptions;
+pub(crate) use wire_pipeline::call::Takes;
+use wire_pipeline::call::{self, Call};
+use wire_pipeline::row;
 
 use form::Form;
 
 use crate::connect::MyDriver;
-use crate::error::{DatabaseError, Error, ErrorKind, Fault, Outcome};
+use crate::error::{DatabaseError, Error, Fault, Outcome};
 use crate::params::{self, Params};
 use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script};
-
-/// Settings of single calls; see [`Pool::with`](crate::Pool::with).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CallOptions {
-    timeout: Option<Duration>,
-    idempotent: bool,
-}
-
-impl CallOptions {
-    /// The pool's settings.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// What a longer time is cut to.
-    const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set. At most 7 days.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// The statements may be run again when a connection is lost and it is not known whether they ran.
-    #[must_use]
-    pub fn idempotent(mut self) -> Self {
-        self.idempotent = true;
-        self
-    }
-}
 
 /// The result of a statement whose rows are not wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,74 +89,9 @@ impl Knowledge {
 }
 
 /// Where a call's requests go.
-#[derive(Clone, Copy)]
-pub(crate) enum Lane<'a> {
-    /// Any shared pipe.
-    Shared(&'a Pool<MyDriver>),
-    /// One pipe.
-    Leased(&'a Leased),
-}
-
+pub(crate) type Lane<'a> = call::Lane<'a, MyDriver>;
 /// A lease as calls see it.
-pub(crate) struct Leased {
-    pub(crate) lease: Lease<MyDriver>,
-    /// What else it takes besides plain statements.
-    pub(crate) takes: Takes,
-    /// Calls under way: only one that is alone may be run again without changing the order.
-    calls: AtomicUsize,
-    /// Held from a call's first poll until its request has its place: a large one that waits for room is not overtaken.
-    order: tokio::sync::Mutex<()>,
-    /// A call was dropped before its answer came.
-    unanswered: AtomicBool,
-}
-
-/// What a lease takes besides plain statements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
-    /// Everything that belongs to a session.
-    Everything,
-    /// Everything but what would end the transaction behind the handle's back.
-    InTransaction,
-}
-
-impl Leased {
-    pub(crate) fn new(lease: Lease<MyDriver>, takes: Takes) -> Self {
-        Self {
-            lease,
-            takes,
-            calls: AtomicUsize::new(0),
-            order: tokio::sync::Mutex::new(()),
-            unanswered: AtomicBool::new(false),
-        }
-    }
-}
-
-/// Counts a call on a lease while it is under way.
-struct Call<'a> {
-    leased: Option<&'a Leased>,
-    /// Requests of it that have no answer yet.
-    open: usize,
-}
-
-impl Call<'_> {
-    /// Running it again changes no order.
-    fn is_alone(&self) -> bool {
-        self.leased.is_none_or(|leased| leased.calls.load(Ordering::Acquire) == 1)
-    }
-}
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        let Some(leased) = self.leased else { return };
-        if self.open > 0 {
-            leased.unanswered.store(true, Ordering::Release);
-        }
-        leased.calls.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The right to take the next place on a lease.
-type Turn<'a> = Option<tokio::sync::MutexGuard<'a, ()>>;
+pub(crate) type Leased = call::Leased<MyDriver>;
 
 /// One handle's way to run statements.
 #[derive(Clone, Copy)]
@@ -205,12 +111,7 @@ impl<'a> Caller<'a> {
         statement: impl IntoStatement,
         params: impl Params,
     ) -> Result<Vec<R>, Error> {
-        let mut rows = self.rows(statement, params).await?;
-        let mut all = Vec::new();
-        while let Some(row) = rows.next()? {
-            all.push(R::from_row(row)?);
-        }
-        Ok(all)
+        row::all(self.rows(statement, params).await?, R::from_row)
     }
 
     pub(crate) async fn query_opt<R: FromRow>(
@@ -218,15 +119,7 @@ impl<'a> Caller<'a> {
         statement: impl IntoStatement,
         params: impl Params,
     ) -> Result<Option<R>, Error> {
-        let mut rows = self.rows(statement, params).await?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let first = R::from_row(row)?;
-        match rows.next()? {
-            None => Ok(Some(first)),
-            Some(_) => {
-                Err(row_count("several rows came where at most one was expected; add a LIMIT or use query"))
-            }
-        }
+        row::at_most_one(self.rows(statement, params).await?, R::from_row)
     }
 
     pub(crate) async fn query_one<R: FromRow>(
@@ -234,8 +127,7 @@ impl<'a> Caller<'a> {
         statement: impl IntoStatement,
         params: impl Params,
     ) -> Result<R, Error> {
-        let row = self.query_opt(statement, params).await?;
-        row.ok_or_else(|| row_count("no row came where one was expected; use query_opt if that is all right"))
+        row::exactly_one(self.rows(statement, params).await?, R::from_row)
     }
 
     pub(crate) async fn execute(
@@ -268,14 +160,12 @@ impl<'a> Caller<'a> {
         let deadline = self.deadline();
         let mut call = self.begin_call();
         let mut again =
-            Again { stale: true, lost: idempotent || self.options.idempotent, may_have_run: false };
+            Again { stale: true, lost: idempotent || self.options.is_idempotent(), may_have_run: false };
         let mut form = Form::usual(&learned, &bound);
         loop {
-            let turn = self.take_turn(deadline).await?;
+            let turn = call.take_turn(deadline).await?;
             let request = self.request(&learned, &bound, &form, rows);
-            call.open = 1;
-            let answer = self.submit_in_turn(request, deadline, turn).await;
-            call.open = 0;
+            let answer = call.submit(request, deadline, turn).await;
             match answer {
                 Ok(Answer::Ran(ran)) => return Ok((learned, ran)),
                 // Nothing was executed. Once it is prepared anew; the second time, it is run as text if it can be.
@@ -293,7 +183,7 @@ impl<'a> Caller<'a> {
                     }
                     form = form.text(&learned, &bound).ok_or_else(|| again.told(error))?;
                 }
-                Err(error) if again.lost && is_lost(&error) && matches!(self.lane, Lane::Shared(_)) => {
+                Err(error) if again.lost && error.is_lost() && self.lane.is_shared() => {
                     again.lost = false;
                     again.may_have_run = true;
                 }
@@ -307,7 +197,7 @@ impl<'a> Caller<'a> {
             Form::Prepared => Request::execute(learned, bound.clone()),
             Form::Text(text) => Request::query(text.clone()),
         };
-        Request { rows, part: self.transaction().is_some(), ..request }
+        Request { rows, part: self.lane.transaction().is_some(), ..request }
     }
 
     /// Statements that succeed or fail together: on a pool in a transaction of their own.
@@ -321,7 +211,7 @@ impl<'a> Caller<'a> {
         let deadline = self.deadline();
         let mut encoded = Vec::with_capacity(items.len());
         for (index, (learned, params)) in items.into_iter().enumerate() {
-            let bound = params::encode(&*params).map_err(|error| in_batch(index, &error))?;
+            let bound = params::encode(&*params).map_err(|error| call::in_batch(index, error))?;
             encoded.push((learned, bound));
         }
         let Lane::Shared(pool) = self.lane else {
@@ -359,28 +249,14 @@ impl<'a> Caller<'a> {
         items: &[(Arc<Learned>, Bound)],
         deadline: Instant,
     ) -> Result<Vec<Executed>, Fault> {
-        let Lane::Leased(leased) = self.lane else { return Err(mixed_up()) };
-        let mut call = self.begin_call();
-        let turn = self.take_turn(deadline).await?;
-        let mut answers = Vec::with_capacity(items.len());
+        let Lane::Leased(leased) = self.lane else { return Err(call::mixed_up()) };
+        let requests = items.iter().map(|(learned, bound)| {
+            let form = Form::usual(learned, bound);
+            self.request(learned, bound, &form, false)
+        });
+        let mut done = Vec::with_capacity(items.len());
         let mut failure = None;
-        for (index, (learned, bound)) in items.iter().enumerate() {
-            let request = self.request(learned, bound, &Form::usual(learned, bound), false);
-            call.open += 1;
-            match leased.lease.enqueue(request, deadline).await {
-                Ok(answer) => answers.push(Box::pin(answer)),
-                Err(error) => {
-                    call.open -= 1;
-                    failure = Some((index, error));
-                    break;
-                }
-            }
-        }
-        drop(turn);
-        let mut done = Vec::with_capacity(answers.len());
-        for (index, answer) in answers.into_iter().enumerate() {
-            let answer = answer.await;
-            call.open -= 1;
+        for (index, answer) in leased.submit_all(requests, deadline).await?.into_iter().enumerate() {
             match answer {
                 Ok(Answer::Ran(ran)) => done.push(Executed::new(ran.results.into_vec())),
                 Ok(Answer::Stale(error)) | Err(error) => {
@@ -389,14 +265,12 @@ impl<'a> Caller<'a> {
                     {
                         learned.set_text_only();
                     }
-                    if failure.as_ref().is_none_or(|(first, _)| index < *first) {
-                        failure = Some((index, error));
-                    }
+                    failure.get_or_insert((index, error));
                 }
             }
         }
         match failure {
-            Some((index, error)) => Err(in_batch(index, &error)),
+            Some((index, error)) => Err(call::in_batch(index, error)),
             None => Ok(done),
         }
     }
@@ -418,19 +292,17 @@ impl<'a> Caller<'a> {
         for class in classify_script(text) {
             self.check_class(class)?;
         }
-        let turn = self.take_turn(deadline).await?;
+        let turn = call.take_turn(deadline).await?;
         let what = What::Script(Bytes::copy_from_slice(text.as_bytes()));
-        let request = Request { rows: false, part: self.transaction().is_some(), ..Request::new(what) };
-        call.open = 1;
-        let answer = self.submit_in_turn(request, deadline, turn).await;
-        call.open = 0;
+        let request = Request { rows: false, part: self.lane.transaction().is_some(), ..Request::new(what) };
+        let answer = call.submit(request, deadline, turn).await;
         answer.map(drop)
     }
 
     /// Asks the server for nothing.
     pub(crate) async fn ping(self) -> Result<(), Fault> {
         let request = Request { rows: false, ..Request::query("DO 0") };
-        self.submit(request, self.deadline()).await.map(drop)
+        self.lane.submit(request, self.deadline()).await.map(drop)
     }
 
     /// Commits a transaction, unless one of its answers says that there is nothing to commit.
@@ -439,103 +311,39 @@ impl<'a> Caller<'a> {
     }
 
     async fn commit_until(self, deadline: Instant) -> Result<(), Fault> {
-        let strict = matches!(self.lane, Lane::Leased(leased) if leased.unanswered.load(Ordering::Acquire));
+        let strict = matches!(self.lane, Lane::Leased(leased) if leased.has_unanswered());
         if strict {
             // Calls were dropped: their answers come before this one's.
-            self.submit(Request { rows: false, ..Request::query("DO 0") }, deadline).await?;
+            self.lane.submit(Request { rows: false, ..Request::query("DO 0") }, deadline).await?;
         }
         let commit = Request { part: true, rows: false, ..Request::new(What::Commit { strict }) };
-        self.submit(commit, deadline).await.map(drop)
+        self.lane.submit(commit, deadline).await.map(drop)
     }
 
     pub(crate) async fn roll_back(self) -> Result<(), Fault> {
         let request = Request { rows: false, ..Request::query("ROLLBACK") };
-        self.submit(request, self.deadline()).await.map(drop)
+        self.lane.submit(request, self.deadline()).await.map(drop)
     }
 
-    /// The lease, if it is a transaction's.
-    fn transaction(self) -> Option<&'a Leased> {
-        match self.lane {
-            Lane::Leased(leased) if leased.takes == Takes::InTransaction => Some(leased),
-            Lane::Leased(_) | Lane::Shared(_) => None,
-        }
-    }
-
+    /// When a call that begins now must be over.
     fn deadline(self) -> Instant {
-        let limit = self.options.timeout.unwrap_or(self.knowledge.query_timeout);
-        Instant::now() + limit.min(CallOptions::LONGEST)
+        self.options.deadline(self.knowledge.query_timeout)
     }
 
-    /// On a lease, waits until the calls that were polled before this one have their places.
-    async fn take_turn(self, deadline: Instant) -> Result<Turn<'a>, Fault> {
-        let Lane::Leased(leased) = self.lane else { return Ok(None) };
-        if let Ok(turn) = leased.order.try_lock() {
-            return Ok(Some(turn));
-        }
-        match leased.lease.until(deadline, leased.order.lock()).await {
-            Some(turn) => Ok(Some(turn)),
-            None => Err(Fault::timeout(
-                crate::Phase::Queue,
-                Outcome::NotSent,
-                "timed out in phase queue: calls that were made before on this connection were not sent yet",
-            )),
-        }
-    }
-
-    /// Submits, and gives the turn on as soon as the request has its place.
-    async fn submit_in_turn(
-        self,
-        request: Request,
-        deadline: Instant,
-        turn: Turn<'_>,
-    ) -> Result<Answer, Fault> {
-        match self.lane {
-            Lane::Shared(pool) => pool.submit(request, deadline).await,
-            Lane::Leased(leased) => {
-                let answer = leased.lease.enqueue(request, deadline).await?;
-                drop(turn);
-                answer.await
-            }
-        }
-    }
-
-    fn begin_call(&self) -> Call<'a> {
-        let leased = match self.lane {
-            Lane::Shared(_) => None,
-            Lane::Leased(leased) => Some(leased),
-        };
-        if let Some(leased) = leased {
-            leased.calls.fetch_add(1, Ordering::AcqRel);
-        }
-        Call { leased, open: 0 }
-    }
-
-    async fn submit(self, request: Request, deadline: Instant) -> Result<Answer, Fault> {
-        match self.lane {
-            Lane::Shared(pool) => pool.submit(request, deadline).await,
-            Lane::Leased(leased) => leased.lease.submit(request, deadline).await,
-        }
+    fn begin_call(self) -> Call<'a, MyDriver> {
+        Call::begin(self.lane)
     }
 
     fn check_class(self, class: Class) -> Result<(), Fault> {
-        let message = match (class, self.lane) {
-            (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => {
-                "a transaction on a shared connection would swallow the statements of others; use pool.begin(), or \
-                 pool.session() for statements of your own"
-            }
-            (Class::Session, Lane::Shared(_)) => {
-                "this statement changes or needs the session of a shared connection; use pool.session()"
-            }
+        match (class, self.lane) {
+            (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => Err(call::needs_transaction()),
+            (Class::Session, Lane::Shared(_)) => Err(call::needs_session()),
             (Class::Transaction, Lane::Leased(Leased { takes: Takes::InTransaction, .. })) => {
-                "this statement would end the transaction behind its handle's back; use commit() or rollback(), or \
-                 pool.session() for statements of your own"
+                Err(call::ends_transaction())
             }
-            (Class::Commits, Lane::Leased(Leased { takes: Takes::InTransaction, .. })) => {
-                return Err(commits());
-            }
-            (Class::Plain | Class::Commits, _) | (_, Lane::Leased(_)) => return Ok(()),
-        };
-        Err(Fault::new(ErrorKind::SessionState, Outcome::NotSent, message))
+            (Class::Commits, Lane::Leased(Leased { takes: Takes::InTransaction, .. })) => Err(commits()),
+            (Class::Plain | Class::Commits, _) | (_, Lane::Leased(_)) => Ok(()),
+        }
     }
 }
 
@@ -561,15 +369,8 @@ impl Again {
 const MOST_STALE: u8 = 3;
 
 #[cold]
-fn in_batch(index: usize, error: &Fault) -> Fault {
-    error.clone().context(format!("batch item {index}"))
-}
-
-#[cold]
 fn commits() -> Fault {
-    Fault::new(
-        ErrorKind::SessionState,
-        Outcome::NotSent,
+    call::not_here(
         "MySQL commits by itself before and after this statement, so it cannot be part of a transaction; run it on the \
          pool or on a session",
     )
@@ -582,20 +383,6 @@ fn no_lease_in_time() -> Fault {
         Outcome::NotSent,
         "timed out in phase lease: no connection was free for the batch",
     )
-}
-
-fn is_lost(error: &Fault) -> bool {
-    error.kind() == ErrorKind::Io && error.outcome() == Outcome::Unknown
-}
-
-#[cold]
-fn row_count(message: &'static str) -> Error {
-    Fault::new(ErrorKind::RowCount, Outcome::Completed, message).into()
-}
-
-#[cold]
-fn mixed_up() -> Fault {
-    Fault::new(ErrorKind::Protocol, Outcome::Unknown, "an answer of another kind than the request")
 }
 
 const _: fn() = || {

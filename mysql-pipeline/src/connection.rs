@@ -1,4 +1,6 @@
 //! One exclusive connection without a pool.
+//!
+//! `pg-pipeline`'s file of this name has the same face on purpose, as every handle has: concrete types, each call one delegation.
 
 use std::sync::Arc;
 

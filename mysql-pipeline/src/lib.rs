@@ -117,6 +117,7 @@ mod auth;
 mod batch;
 mod caller;
 mod client;
+mod column;
 mod config;
 mod connect;
 mod connection;
@@ -135,6 +136,7 @@ pub mod types;
 pub use batch::Batch;
 pub use caller::{CallOptions, Executed};
 pub use client::Client;
+pub use column::Column;
 pub use config::{Config, OPTIONS, OptionInfo, PoolOptions, SslMode};
 pub use connection::Connection;
 pub use error::{DatabaseError, Error, ErrorKind, Outcome, Phase};
@@ -142,10 +144,11 @@ pub use params::Params;
 #[cfg(feature = "derive")]
 pub use pipeline_derive::MysqlFromRow as FromRow;
 pub use pool::{PipeState, PipeStats, Pool, PoolBuilder, PoolStats, PoolView};
-pub use row::{Column, FromRow, Row, RowIndex};
+pub use row::{FromRow, Row, RowIndex};
 pub use session::Session;
 pub use statement::{IntoStatement, Statement};
 pub use transaction::Transaction;
+pub use wire_pipeline::options::Routing;
 
 /// What derived code refers to.
 #[doc(hidden)]

@@ -2,6 +2,9 @@
 //!
 //! A row refers to the bytes of its answer and decodes a value when it is asked for, in the task that asks: an error
 //! in one value concerns that value alone.
+//!
+//! `pg-pipeline`'s file of this name has the same face on purpose: a row of its own layout, read by its own `FromSql`.
+//! What can be told of any row is the engine's.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,48 +13,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire_pipeline::answer::IntoChunks;
-use wire_pipeline::row::{Field, FieldSource};
+pub use wire_pipeline::row::RowIndex;
+use wire_pipeline::row::{self, Field, FieldSource};
 
-use crate::error::{Error, ErrorKind, Fault, Outcome};
+use crate::column::Column;
+use crate::error::{DatabaseError, Error, Fault, Outcome};
 use crate::protocol::answer::Ran;
 use crate::protocol::packet::Header;
 use crate::protocol::{lenenc, malformed};
 use crate::statement::Learned;
 use crate::types::{FromSql, Type};
-
-/// A column of a result.
-#[derive(Debug, Clone)]
-pub struct Column {
-    name: Box<str>,
-    r#type: Type,
-}
-
-impl Column {
-    /// Source: MySQL internals, `Protocol::ColumnDefinition41`: catalogue, schema, table, original table, name,
-    /// original name; then a length (12), collation (2), width (4), type (1), flags (2), decimals (1), filler (2).
-    fn parse(definition: &[u8]) -> Option<Self> {
-        let mut rest = definition;
-        for _ in 0..4 {
-            lenenc::take_bytes(&mut rest)?;
-        }
-        let name = lenenc::take_bytes(&mut rest)?;
-        lenenc::take_bytes(&mut rest)?;
-        let fixed = lenenc::take_bytes(&mut rest)?;
-        let [c0, c1, _, _, _, _, code, f0, f1, ..] = *fixed else { return None };
-        let r#type = Type::new(code, u16::from_le_bytes([f0, f1]), u16::from_le_bytes([c0, c1]));
-        Some(Self { name: String::from_utf8_lossy(name).into(), r#type })
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its type.
-    pub fn type_(&self) -> &Type {
-        &self.r#type
-    }
-}
 
 /// A row of a result.
 #[derive(Clone)]
@@ -110,12 +81,12 @@ impl Row {
             None => None,
             Some(raw) => {
                 let read = if self.text { Type::read_text } else { Type::read_binary };
-                let value = raw.and_then(|raw| read(column.r#type, raw));
+                let value = raw.and_then(|raw| read(*column.type_(), raw));
                 Some(value.ok_or_else(|| undecodable(column, "the value is malformed"))?)
             }
         };
         // A type's own code may panic. It is not its to take this task down.
-        match catch_unwind(AssertUnwindSafe(|| T::from_sql_nullable(&column.r#type, value))) {
+        match catch_unwind(AssertUnwindSafe(|| T::from_sql_nullable(column.type_(), value))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(undecodable(column, error)),
             Err(_) => Err(undecodable(column, "its Rust type panicked")),
@@ -124,25 +95,13 @@ impl Row {
 
     #[cold]
     fn no_column(&self, index: &dyn fmt::Display) -> Error {
-        let names: Vec<&str> = self.columns.iter().map(Column::name).collect();
-        Fault::new(
-            ErrorKind::Decode,
-            Outcome::Completed,
-            format!("there is no column {index}; the result's columns are {}", names.join(", ")),
-        )
-        .into()
+        row::no_column(index, &self.columns).into()
     }
 }
 
 #[cold]
 fn undecodable(column: &Column, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Fault::new(
-        ErrorKind::Decode,
-        Outcome::Completed,
-        format!("column {} of type {} cannot be decoded", column.name, column.r#type.name()),
-    )
-    .with_source(error)
-    .into()
+    row::undecodable(column.name(), column.type_().name(), error).into()
 }
 
 impl fmt::Debug for Row {
@@ -151,39 +110,12 @@ impl fmt::Debug for Row {
     }
 }
 
-/// How a column is named: by index from 0, or by name.
-pub trait RowIndex: fmt::Display + sealed::Sealed {
-    #[doc(hidden)]
-    fn find(&self, columns: &[Column]) -> Option<usize>;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for usize {}
-    impl Sealed for &str {}
-    impl Sealed for &String {}
-}
-
-impl RowIndex for usize {
-    fn find(&self, columns: &[Column]) -> Option<usize> {
-        (*self < columns.len()).then_some(*self)
-    }
-}
-
-impl RowIndex for &str {
-    fn find(&self, columns: &[Column]) -> Option<usize> {
-        columns.iter().position(|column| &*column.name == *self)
-    }
-}
-
-impl RowIndex for &String {
-    fn find(&self, columns: &[Column]) -> Option<usize> {
-        RowIndex::find(&self.as_str(), columns)
-    }
-}
-
 impl FieldSource for Row {
     type Error = Error;
+
+    fn is_named(&self, index: usize, name: &str) -> bool {
+        self.columns.get(index).is_some_and(|column| column.name() == name)
+    }
 }
 
 impl<T: for<'a> FromSql<'a>> Field<T> for Row {
@@ -194,16 +126,9 @@ impl<T: for<'a> FromSql<'a>> Field<T> for Row {
     fn field_named(&self, name: &str) -> Result<T, Error> {
         self.try_get(name)
     }
-
-    fn field_hinted(&self, hint: usize, name: &str) -> Result<T, Error> {
-        if self.columns.get(hint).is_some_and(|column| &*column.name == name) {
-            return self.try_get(hint);
-        }
-        self.try_get(name)
-    }
 }
 
-impl wire_pipeline::row::FromRow<Row> for Row {
+impl row::FromRow<Row> for Row {
     fn from_row(row: &Row) -> Result<Self, Error> {
         Ok(row.clone())
     }
@@ -226,9 +151,9 @@ pub trait FromRow: Sized {
     fn from_row(row: &Row) -> Result<Self, Error>;
 }
 
-impl<T: wire_pipeline::row::FromRow<Row>> FromRow for T {
+impl<T: row::FromRow<Row>> FromRow for T {
     fn from_row(row: &Row) -> Result<Self, Error> {
-        wire_pipeline::row::FromRow::from_row(row)
+        row::FromRow::from_row(row)
     }
 }
 
@@ -251,9 +176,13 @@ impl Rows {
         let row = Row { columns, body: Bytes::new(), fields: SmallVec::new(), text };
         Ok(Self { packets, row, left })
     }
+}
 
-    /// The next row, valid until the next call.
-    pub(crate) fn next(&mut self) -> Result<Option<&Row>, Fault> {
+impl row::Rows for Rows {
+    type Row = Row;
+    type Server = DatabaseError;
+
+    fn next(&mut self) -> Result<Option<&Row>, Fault> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -261,7 +190,9 @@ impl Rows {
         self.read_row().map_err(|error| error.with_outcome(Outcome::Completed))?;
         Ok(Some(&self.row))
     }
+}
 
+impl Rows {
     fn read_row(&mut self) -> Result<(), Fault> {
         let broken = || malformed("a broken row");
         let (body, start, end) = self.packets.next().ok_or_else(broken)?;
@@ -291,7 +222,7 @@ fn binary_fields(
             continue;
         }
         let from = end - rest.len();
-        let (value, behind) = rest.split_at_checked(column.r#type.binary_len(rest)?)?;
+        let (value, behind) = rest.split_at_checked(column.type_().binary_len(rest)?)?;
         fields.push(Some(span(from, value.len())?));
         rest = behind;
     }

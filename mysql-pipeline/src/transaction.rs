@@ -9,7 +9,8 @@
 //! Without autocommit, because of what MySQL does after a deadlock: it rolls the whole transaction back and goes on
 //! with the next statement. Statements that were on their way already would otherwise commit one by one; so they
 //! belong to a new transaction that nobody commits. COMMIT is sent when every earlier answer has come, and not at all
-//! when one of them said that the transaction was undone.
+//! when one of them said that the transaction was undone. `pg-pipeline`'s file of this name has the same face on
+//! purpose; what opens and ends a transaction differs.
 
 use std::sync::Arc;
 

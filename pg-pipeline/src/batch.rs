@@ -1,6 +1,10 @@
 //! Statements that succeed or fail together, sent in one go.
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose; how a batch travels differs, see `caller`.
 
 use std::sync::Arc;
+
+use wire_pipeline::call;
 
 use crate::caller::{Caller, Executed};
 use crate::error::{Error, Fault};
@@ -42,7 +46,7 @@ impl<'a> Batch<'a> {
         }
         match self.caller.look_up(&statement) {
             Ok(learned) => self.items.push((learned, Box::new(params))),
-            Err(error) => self.refused = Some(error.context(format!("batch item {}", self.items.len()))),
+            Err(error) => self.refused = Some(call::in_batch(self.items.len(), error)),
         }
     }
 

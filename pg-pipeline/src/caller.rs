@@ -6,13 +6,15 @@
 mod learn;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use postgres_types::WrongType;
 use tokio::time::Instant;
-use wire_pipeline::{Lease, Pool};
+pub use wire_pipeline::call::CallOptions;
+pub(crate) use wire_pipeline::call::Takes;
+use wire_pipeline::call::{self, Call};
+use wire_pipeline::row;
 
 use crate::connect::PgDriver;
 use crate::error::{Error, ErrorKind, Fault, Outcome};
@@ -22,37 +24,6 @@ use crate::protocol::request::{Part, Request};
 use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
 use crate::types::TypeCache;
-
-/// Settings of single calls; see [`Pool::with`](crate::Pool::with).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CallOptions {
-    timeout: Option<Duration>,
-    idempotent: bool,
-}
-
-impl CallOptions {
-    /// The pool's settings.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// What a longer time is cut to.
-    const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set. At most 7 days.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// The statements may be run again when a connection is lost and it is not known whether they ran.
-    #[must_use]
-    pub fn idempotent(mut self) -> Self {
-        self.idempotent = true;
-        self
-    }
-}
 
 /// The result of a statement whose rows are not wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,81 +61,9 @@ impl Knowledge {
 }
 
 /// Where a call's requests go.
-#[derive(Clone, Copy)]
-pub(crate) enum Lane<'a> {
-    /// Any shared pipe.
-    Shared(&'a Pool<PgDriver>),
-    /// One pipe.
-    Leased(&'a Leased),
-}
-
+pub(crate) type Lane<'a> = call::Lane<'a, PgDriver>;
 /// A lease as calls see it.
-pub(crate) struct Leased {
-    pub(crate) lease: Lease<PgDriver>,
-    /// What else it takes besides plain statements.
-    pub(crate) takes: Takes,
-    /// Calls under way: only one that is alone may be run again without changing the order.
-    calls: AtomicUsize,
-    /// Held from a call's first poll until its request has its place, so that a call which must first learn its
-    /// statement is not overtaken by one that need not.
-    order: tokio::sync::Mutex<()>,
-    /// A script has ended the transaction.
-    over: AtomicBool,
-}
-
-/// What a lease takes besides plain statements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
-    /// Everything that belongs to a session.
-    Everything,
-    /// One script, with which the lease ends.
-    OneScript,
-    /// Everything but what would end the transaction behind the handle's back.
-    InTransaction,
-}
-
-impl Leased {
-    pub(crate) fn new(lease: Lease<PgDriver>, takes: Takes) -> Self {
-        Self {
-            lease,
-            takes,
-            calls: AtomicUsize::new(0),
-            order: tokio::sync::Mutex::new(()),
-            over: AtomicBool::new(false),
-        }
-    }
-
-    /// Fails when a script has ended the transaction: what follows would not be part of it.
-    pub(crate) fn check_not_over(&self) -> Result<(), Fault> {
-        if self.over.load(Ordering::Acquire) {
-            return Err(Fault::new(
-                ErrorKind::SessionState,
-                Outcome::NotSent,
-                "a script has ended this transaction; begin a new one",
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// Counts a call on a lease while it is under way.
-struct Call<'a>(&'a AtomicUsize);
-
-impl<'a> Call<'a> {
-    fn begin(calls: &'a AtomicUsize) -> Self {
-        calls.fetch_add(1, Ordering::AcqRel);
-        Self(calls)
-    }
-}
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The right to take the next place on a lease.
-type Turn<'a> = Option<tokio::sync::MutexGuard<'a, ()>>;
+pub(crate) type Leased = call::Leased<PgDriver>;
 
 /// One handle's way to run statements.
 #[derive(Clone, Copy)]
@@ -186,12 +85,7 @@ impl<'a> Caller<'a> {
         statement: impl IntoStatement,
         params: impl Params,
     ) -> Result<Vec<R>, Error> {
-        let mut rows = self.rows(statement, params).await?;
-        let mut all = Vec::new();
-        while let Some(row) = rows.next()? {
-            all.push(R::from_row(row)?);
-        }
-        Ok(all)
+        row::all(self.rows(statement, params).await?, R::from_row)
     }
 
     pub(crate) async fn query_opt<R: FromRow>(
@@ -199,15 +93,7 @@ impl<'a> Caller<'a> {
         statement: impl IntoStatement,
         params: impl Params,
     ) -> Result<Option<R>, Error> {
-        let mut rows = self.rows(statement, params).await?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let first = R::from_row(row)?;
-        match rows.next()? {
-            None => Ok(Some(first)),
-            Some(_) => {
-                Err(row_count("several rows came where at most one was expected; add a LIMIT or use query"))
-            }
-        }
+        row::at_most_one(self.rows(statement, params).await?, R::from_row)
     }
 
     pub(crate) async fn query_one<R: FromRow>(
@@ -215,8 +101,7 @@ impl<'a> Caller<'a> {
         statement: impl IntoStatement,
         params: impl Params,
     ) -> Result<R, Error> {
-        let row = self.query_opt(statement, params).await?;
-        row.ok_or_else(|| row_count("no row came where one was expected; use query_opt if that is all right"))
+        row::exactly_one(self.rows(statement, params).await?, R::from_row)
     }
 
     pub(crate) async fn execute(
@@ -251,16 +136,20 @@ impl<'a> Caller<'a> {
         drop(statement);
         self.check_class(learned.class)?;
         let deadline = self.deadline();
-        let call = self.begin_call();
-        let mut again =
-            Again { stale: MOST_STALE, lost: idempotent || self.options.idempotent, may_have_run: false };
+        let mut call = self.begin_call();
+        let mut again = Again {
+            stale: MOST_STALE,
+            lost: idempotent || self.options.is_idempotent(),
+            may_have_run: false,
+        };
         loop {
-            let turn = self.take_turn(deadline).await?;
+            let turn = call.take_turn(deadline).await?;
             let encoded = self.encode(learned, &mut params, deadline).await;
             let (new, bound) = encoded.map_err(|error| again.told(error))?;
             learned = new;
-            let request = Request::query(Arc::clone(&learned), bound, rows);
-            let answer = self.submit_in_turn(request, deadline, turn).await;
+            let request =
+                Request::query(Arc::clone(&learned), bound, rows).in_transaction(self.in_transaction());
+            let answer = call.submit(request, deadline, turn).await;
             match answer {
                 Ok(Answer::Ran(ran)) => return Ok(ran),
                 Ok(Answer::Stale(stale)) => {
@@ -270,8 +159,8 @@ impl<'a> Caller<'a> {
                     }
                     again.stale -= 1;
                 }
-                Ok(Answer::Learnt { .. } | Answer::Script) => return Err(mixed_up()),
-                Err(error) if again.lost && is_lost(&error) && matches!(self.lane, Lane::Shared(_)) => {
+                Ok(Answer::Learnt { .. } | Answer::Script) => return Err(call::mixed_up()),
+                Err(error) if again.lost && error.is_lost() && self.lane.is_shared() => {
                     again.lost = false;
                     again.may_have_run = true;
                 }
@@ -323,22 +212,25 @@ impl<'a> Caller<'a> {
             return Ok(Vec::new());
         }
         let deadline = self.deadline();
-        let call = self.begin_call();
+        let mut call = self.begin_call();
         let mut statements: Vec<Arc<Learned>> =
             items.iter().map(|(learned, _)| Arc::clone(learned)).collect();
         let mut again = MOST_STALE;
         loop {
-            let turn = self.take_turn(deadline).await?;
+            let turn = call.take_turn(deadline).await?;
             let mut parts = Vec::with_capacity(items.len());
             for (index, (learned, (_, params))) in statements.iter_mut().zip(&mut items).enumerate() {
                 let (new, bound) = self
                     .encode(Arc::clone(learned), &mut **params, deadline)
                     .await
-                    .map_err(|error| error.context(format!("batch item {index}")))?;
+                    .map_err(|error| call::in_batch(index, error))?;
                 *learned = Arc::clone(&new);
                 parts.push(Part { statement: new, bound });
             }
-            match self.submit_in_turn(Request::batch(parts), deadline, turn).await? {
+            match call
+                .submit(Request::batch(parts).in_transaction(self.in_transaction()), deadline, turn)
+                .await?
+            {
                 Answer::Ran(ran) => return Ok(ran.tags.iter().map(|tag| Executed::new(tag.rows)).collect()),
                 Answer::Stale(stale) => {
                     for learned in &mut statements {
@@ -349,7 +241,7 @@ impl<'a> Caller<'a> {
                     }
                     again -= 1;
                 }
-                Answer::Learnt { .. } | Answer::Script => return Err(mixed_up()),
+                Answer::Learnt { .. } | Answer::Script => return Err(call::mixed_up()),
             }
         }
     }
@@ -364,37 +256,29 @@ impl<'a> Caller<'a> {
     /// Runs a script of the simple protocol.
     pub(crate) async fn script(self, text: &str) -> Result<(), Fault> {
         let deadline = self.deadline();
-        let _call = self.begin_call();
+        let mut call = self.begin_call();
         // Of a script only the first words are looked at: what ends a transaction further on is found out afterwards.
         match classify(text) {
             // A script may copy between the server's files.
             Class::Copy => self.check_class(Class::Plain)?,
             class => self.check_class(class)?,
         }
-        let turn = self.take_turn(deadline).await?;
+        let turn = call.take_turn(deadline).await?;
         let request = match self.lane {
             Lane::Leased(Leased { takes: Takes::OneScript, .. }) => Request::lone_script(text),
-            _ => Request::script(text, self.transaction().is_some()),
+            _ => Request::script(text, self.lane.transaction().is_some()),
         };
-        match self.submit_in_turn(request, deadline, turn).await {
+        match call.submit(request, deadline, turn).await {
             Ok(Answer::Script) => Ok(()),
-            Ok(Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_)) => Err(mixed_up()),
+            Ok(Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_)) => Err(call::mixed_up()),
             Err(error) => {
-                if let Some(leased) = self.transaction()
+                if let Some(leased) = self.lane.transaction()
                     && error.kind() == ErrorKind::SessionState
                 {
-                    leased.over.store(true, Ordering::Release);
+                    leased.set_over();
                 }
                 Err(error)
             }
-        }
-    }
-
-    /// The lease, if it is a transaction's.
-    fn transaction(self) -> Option<&'a Leased> {
-        match self.lane {
-            Lane::Leased(leased) if leased.takes == Takes::InTransaction => Some(leased),
-            Lane::Leased(_) | Lane::Shared(_) => None,
         }
     }
 
@@ -403,91 +287,41 @@ impl<'a> Caller<'a> {
     pub(crate) async fn run_plain(self, learned: Arc<Learned>, in_transaction: bool) -> Result<Ran, Fault> {
         let bound = params::encode(&(), &[])?;
         let request = Request::query(learned, bound, false).in_transaction(in_transaction);
-        match self.submit(request, self.deadline()).await? {
+        match self.lane.submit(request, self.deadline()).await? {
             Answer::Ran(ran) => Ok(ran),
             Answer::Stale(stale) => Err(stale.error),
-            Answer::Learnt { .. } | Answer::Script => Err(mixed_up()),
+            Answer::Learnt { .. } | Answer::Script => Err(call::mixed_up()),
         }
     }
 
+    /// When a call that begins now must be over.
     fn deadline(self) -> Instant {
-        let limit = self.options.timeout.unwrap_or(self.knowledge.query_timeout);
-        Instant::now() + limit.min(CallOptions::LONGEST)
+        self.options.deadline(self.knowledge.query_timeout)
     }
 
-    /// On a lease, waits until the calls that were polled before this one have their places.
-    async fn take_turn(self, deadline: Instant) -> Result<Turn<'a>, Fault> {
-        let Lane::Leased(leased) = self.lane else { return Ok(None) };
-        if self.has_turn {
-            return Ok(None);
-        }
-        if let Ok(turn) = leased.order.try_lock() {
-            return Ok(Some(turn));
-        }
-        match leased.lease.until(deadline, leased.order.lock()).await {
-            Some(turn) => Ok(Some(turn)),
-            // The lease is over, and what is submitted to it says so.
-            None if Instant::now() < deadline => Ok(None),
-            None => Err(Fault::timeout(
-                crate::Phase::Queue,
-                Outcome::NotSent,
-                "timed out in phase queue: calls that were made before on this connection were not sent yet",
-            )),
-        }
+    fn in_transaction(self) -> bool {
+        self.lane.transaction().is_some()
     }
 
-    /// Submits, and gives the turn on as soon as the request has its place.
-    async fn submit_in_turn(
-        self,
-        request: Request,
-        deadline: Instant,
-        turn: Turn<'_>,
-    ) -> Result<Answer, Fault> {
-        match self.lane {
-            Lane::Shared(pool) => pool.submit(request, deadline).await,
-            Lane::Leased(leased) => {
-                let request = request.in_transaction(self.transaction().is_some());
-                let answer = leased.lease.enqueue(request, deadline).await?;
-                drop(turn);
-                answer.await
-            }
-        }
-    }
-
-    fn begin_call(&self) -> CallOn<'_> {
-        match self.lane {
-            Lane::Shared(_) => CallOn::Shared,
-            Lane::Leased(leased) => CallOn::Leased(Call::begin(&leased.calls)),
-        }
-    }
-
-    async fn submit(self, request: Request, deadline: Instant) -> Result<Answer, Fault> {
-        match self.lane {
-            Lane::Shared(pool) => pool.submit(request, deadline).await,
-            Lane::Leased(leased) => leased.lease.submit(request, deadline).await,
-        }
+    fn begin_call(self) -> Call<'a, PgDriver> {
+        if self.has_turn { Call::begin_within(self.lane) } else { Call::begin(self.lane) }
     }
 
     fn check_class(self, class: Class) -> Result<(), Fault> {
         if let Lane::Leased(leased) = self.lane {
             leased.check_not_over()?;
         }
-        let message = match (class, self.lane) {
-            (Class::Copy, _) => "COPY moves data in a protocol of its own, which is not offered yet",
-            (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => {
-                "a transaction on a shared connection would swallow the statements of others; use pool.begin(), or \
-                 pool.session() for statements of your own"
+        match (class, self.lane) {
+            (Class::Copy, _) => {
+                Err(call::not_here("COPY moves data in a protocol of its own, which is not offered yet"))
             }
-            (Class::Session, Lane::Shared(_)) => {
-                "this statement changes or needs the session of a shared connection; use pool.session()"
-            }
+            (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => Err(call::needs_transaction()),
+            (Class::Session, Lane::Shared(_)) => Err(call::needs_session()),
             (Class::Transaction, Lane::Leased(Leased { takes: Takes::InTransaction, .. })) => {
-                "this statement would end the transaction behind its handle's back; use commit() or rollback(), or \
-                 pool.session() for statements of your own"
+                Err(call::ends_transaction())
             }
-            (Class::Plain, _) | (_, Lane::Leased(_)) => return Ok(()),
-        };
-        Err(Fault::new(ErrorKind::SessionState, Outcome::NotSent, message))
+            (Class::Plain, _) | (_, Lane::Leased(_)) => Ok(()),
+        }
     }
 }
 
@@ -509,41 +343,11 @@ impl Again {
     }
 }
 
-/// A call under way.
-enum CallOn<'a> {
-    Shared,
-    Leased(Call<'a>),
-}
-
-impl CallOn<'_> {
-    /// Running it again changes no order.
-    fn is_alone(&self) -> bool {
-        match self {
-            Self::Shared => true,
-            Self::Leased(Call(calls)) => calls.load(Ordering::Acquire) == 1,
-        }
-    }
-}
-
 /// How often a statement whose knowledge is out of date is run again. The schema may go on changing meanwhile.
 const MOST_STALE: u8 = 3;
 
 fn is_of_wrong_type(error: &Fault) -> bool {
     std::error::Error::source(error).and_then(|source| source.downcast_ref::<WrongType>()).is_some()
-}
-
-fn is_lost(error: &Fault) -> bool {
-    error.kind() == ErrorKind::Io && error.outcome() == Outcome::Unknown
-}
-
-#[cold]
-fn row_count(message: &'static str) -> Error {
-    Fault::new(ErrorKind::RowCount, Outcome::Completed, message).into()
-}
-
-#[cold]
-fn mixed_up() -> Fault {
-    Fault::new(ErrorKind::Protocol, Outcome::Unknown, "an answer of another kind than the request")
 }
 
 const _: fn() = || {

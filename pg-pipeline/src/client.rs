@@ -1,4 +1,6 @@
-//! What every handle can do: one family of calls, as a trait and as methods.
+//! What every handle can do: one family of calls, as a trait and as methods (which the engine writes).
+//!
+//! Written again in `mysql-pipeline`'s file of this name on purpose: a trait of each driver's own, about its own types.
 
 use std::future::Future;
 
@@ -66,76 +68,4 @@ pub(crate) mod sealed {
     }
 }
 
-/// The calls as methods, so that nobody has to import the trait.
-macro_rules! client {
-    ($type:ty) => {
-        client!($type, {});
-    };
-    ($type:ty, {$($generics:tt)*}) => {
-        impl<$($generics)*> crate::client::Client for $type {}
-
-        impl<$($generics)*> $type {
-            /// Runs a statement and returns all its rows.
-            ///
-            /// `R` is [`Row`](crate::Row), a tuple, or a struct with `#[derive(FromRow)]`. Rows are collected whole
-            /// within `max_answer_bytes`.
-            ///
-            /// Cancel safe: dropped before its bytes went out, the statement never runs; dropped later, its answer
-            /// is read and discarded.
-            ///
-            /// # Errors
-            ///
-            /// What the server refuses ([`Database`](crate::ErrorKind::Database)), parameters that do not fit
-            /// ([`Encode`](crate::ErrorKind::Encode)), values that do not ([`Decode`](crate::ErrorKind::Decode)),
-            /// deadlines and lost connections; [`outcome`](crate::Error::outcome) says whether it ran.
-            pub async fn query<R: crate::FromRow>(
-                &self,
-                statement: impl crate::IntoStatement,
-                params: impl crate::Params,
-            ) -> Result<Vec<R>, crate::Error> {
-                crate::client::sealed::Sealed::caller(self).query(statement, params).await
-            }
-
-            /// Runs a statement that returns exactly one row.
-            ///
-            /// # Errors
-            ///
-            /// As [`query`](Self::query), and [`RowCount`](crate::ErrorKind::RowCount) on none or several rows.
-            pub async fn query_one<R: crate::FromRow>(
-                &self,
-                statement: impl crate::IntoStatement,
-                params: impl crate::Params,
-            ) -> Result<R, crate::Error> {
-                crate::client::sealed::Sealed::caller(self).query_one(statement, params).await
-            }
-
-            /// Runs a statement that returns one row or none.
-            ///
-            /// # Errors
-            ///
-            /// As [`query`](Self::query), and [`RowCount`](crate::ErrorKind::RowCount) on several rows.
-            pub async fn query_opt<R: crate::FromRow>(
-                &self,
-                statement: impl crate::IntoStatement,
-                params: impl crate::Params,
-            ) -> Result<Option<R>, crate::Error> {
-                crate::client::sealed::Sealed::caller(self).query_opt(statement, params).await
-            }
-
-            /// Runs a statement and discards its rows.
-            ///
-            /// # Errors
-            ///
-            /// As [`query`](Self::query).
-            pub async fn execute(
-                &self,
-                statement: impl crate::IntoStatement,
-                params: impl crate::Params,
-            ) -> Result<crate::Executed, crate::Error> {
-                crate::client::sealed::Sealed::caller(self).execute(statement, params).await
-            }
-        }
-    };
-}
-
-pub(crate) use client;
+pub(crate) use wire_pipeline::client;

@@ -1,4 +1,6 @@
 //! Columns of a result: what a statement's rows are made of.
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose: a column's type is the server's.
 
 use postgres_types::Type;
 
@@ -22,5 +24,11 @@ impl Column {
     /// Its type.
     pub fn type_(&self) -> &Type {
         &self.r#type
+    }
+}
+
+impl wire_pipeline::row::Named for Column {
+    fn name(&self) -> &str {
+        self.name()
     }
 }

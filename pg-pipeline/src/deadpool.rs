@@ -11,6 +11,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! `mysql-pipeline` has the same module on purpose: a manager is of one type of connection.
 
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 

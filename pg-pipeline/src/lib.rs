@@ -132,6 +132,7 @@ pub use row::{FromRow, Row, RowIndex};
 pub use session::Session;
 pub use statement::{IntoStatement, Statement};
 pub use transaction::Transaction;
+pub use wire_pipeline::options::Routing;
 
 /// What derived code refers to.
 #[doc(hidden)]

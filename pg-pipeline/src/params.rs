@@ -1,7 +1,8 @@
 //! What can be given for a statement's parameters, and how it is encoded.
 //!
 //! Encoding runs in the task that asks, before anything is queued: a `ToSql` that fails, or is slow, or panics,
-//! harms nobody else.
+//! harms nobody else. The shapes that parameters may have are written in
+//! the engine; the trait and `params!` are written again in `mysql-pipeline` on purpose, for its own [`ToSql`].
 
 use std::cell::Cell;
 
@@ -160,84 +161,7 @@ fn refuse(message: String) -> Fault {
     Fault::new(ErrorKind::Encode, Outcome::NotSent, message)
 }
 
-impl Params for () {
-    fn count(&self) -> usize {
-        0
-    }
-
-    fn each<'a>(
-        &'a self,
-        _: &mut dyn FnMut(&'a dyn ToSql) -> Result<(), crate::Error>,
-    ) -> Result<(), crate::Error> {
-        Ok(())
-    }
-}
-
-macro_rules! tuples {
-    ($( ($($value:ident $index:tt),+) )+) => {$(
-        impl<$($value: ToSql + Send),+> Params for ($($value,)+) {
-            fn count(&self) -> usize {
-                [$($index),+].len()
-            }
-
-            fn each<'a>(
-                &'a self,
-                take: &mut dyn FnMut(&'a dyn ToSql) -> Result<(), crate::Error>,
-            ) -> Result<(), crate::Error> {
-                $(take(&self.$index)?;)+
-                Ok(())
-            }
-        }
-    )+};
-}
-
-tuples! {
-    (A 0)
-    (A 0, B 1)
-    (A 0, B 1, C 2)
-    (A 0, B 1, C 2, D 3)
-    (A 0, B 1, C 2, D 3, E 4)
-    (A 0, B 1, C 2, D 3, E 4, F 5)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14, P 15)
-}
-
-macro_rules! lists {
-    ($( [$($generics:tt)*] $list:ty, $value:ident => $inner:expr; )+) => {$(
-        impl<$($generics)*> Params for $list {
-            fn count(&self) -> usize {
-                self.len()
-            }
-
-            fn each<'a>(
-                &'a self,
-                take: &mut dyn FnMut(&'a dyn ToSql) -> Result<(), crate::Error>,
-            ) -> Result<(), crate::Error> {
-                self.iter().try_for_each(|$value| take($inner))
-            }
-        }
-    )+};
-}
-
-lists! {
-    ['v, const N: usize] [&'v (dyn ToSql + Sync); N], value => *value;
-    ['v, const N: usize] &[&'v (dyn ToSql + Sync); N], value => *value;
-    ['v] &[&'v (dyn ToSql + Sync)], value => *value;
-    ['v] Vec<&'v (dyn ToSql + Sync)>, value => *value;
-    ['v] &Vec<&'v (dyn ToSql + Sync)>, value => *value;
-    ['v] Vec<Box<dyn ToSql + Send + Sync + 'v>>, value => value.as_ref();
-    ['v] &Vec<Box<dyn ToSql + Send + Sync + 'v>>, value => value.as_ref();
-    ['v] &[Box<dyn ToSql + Send + Sync + 'v>], value => value.as_ref();
-    ['v] Vec<Box<dyn ToSql + Send + 'v>>, value => value.as_ref();
-}
+wire_pipeline::parameter_shapes! { Params of ToSql, crate::Error }
 
 #[cfg(test)]
 mod tests {

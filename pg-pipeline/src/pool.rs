@@ -1,10 +1,10 @@
 //! The shared handle: thousands of statements in flight over a few connections.
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose: concrete types with documentation of their own protocol, each
+//! call one delegation.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use wire_pipeline::stats::{PipeState, PipeStats, PoolStats};
 
@@ -173,71 +173,9 @@ pub struct PoolBuilder {
     config: Config,
 }
 
-macro_rules! options {
-    ($($(#[$doc:meta])* $name:ident: $type:ty;)+) => {
-        impl PoolBuilder {
-            $(
-                $(#[$doc])*
-                #[must_use]
-                pub fn $name(mut self, value: $type) -> Self {
-                    self.config = self.config.$name(value);
-                    self
-                }
-            )+
-        }
-    };
-}
-
-options! {
-    /// Number of connections.
-    connections: usize;
-    /// Statements per connection, queued and in flight; 1 switches pipelining off.
-    max_in_flight: usize;
-    /// Bytes of one answer.
-    max_answer_bytes: usize;
-    /// Bytes of all answers held at a time.
-    answer_budget: usize;
-    /// Bytes of queued statements per connection.
-    queue_bytes: usize;
-    /// Name resolution, network, authentication and set-up together.
-    connect_timeout: Duration;
-    /// Queueing, sending and answering of one statement together.
-    query_timeout: Duration;
-    /// Waiting for a lease.
-    acquire_timeout: Duration;
-    /// Prepared statements per connection; 0 for unnamed ones only.
-    statement_cache: usize;
-    /// Age at which a connection is replaced; zero means never.
-    max_lifetime: Duration;
-}
+wire_pipeline::option_setters! { PoolBuilder, config.pool, "With 0 none is named, as transaction poolers need it." }
 
 impl PoolBuilder {
-    /// Statements that every new connection runs, and again after a reset.
-    #[must_use]
-    pub fn setup<S: Into<String>>(mut self, statements: impl IntoIterator<Item = S>) -> Self {
-        self.config = self.config.setup(statements);
-        self
-    }
-
-    /// What makes byte streams in place of TCP connections; see [`Config::transport`].
-    #[must_use]
-    pub fn transport<F, Fut, S>(mut self, open: F) -> Self
-    where
-        F: Fn(String, u16) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = io::Result<S>> + Send + 'static,
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        self.config = self.config.transport(open);
-        self
-    }
-
-    /// The seed of the pool's random numbers, for runs that must repeat; see [`Config::seed`].
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.config = self.config.seed(seed);
-        self
-    }
-
     /// Connects; returns when one connection is up, and the others follow.
     ///
     /// # Errors

@@ -1,4 +1,6 @@
 //! One connection alone, for as long as somebody needs its session.
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose: what the server does with a script is told in its own words.
 
 use std::sync::Arc;
 

@@ -5,6 +5,8 @@
 //!        │                                                                      │  └── rollback() ─▶ rolled back
 //!        └── commit(): nothing to do                                            └── dropped: rolled back on return
 //! ```
+//!
+//! `mysql-pipeline`'s file of this name has the same face on purpose; what opens and ends a transaction differs.
 
 use std::sync::{Arc, LazyLock};
 

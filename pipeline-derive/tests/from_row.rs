@@ -32,6 +32,10 @@ impl Row {
 
 impl FieldSource for Row {
     type Error = String;
+
+    fn is_named(&self, index: usize, name: &str) -> bool {
+        self.columns.get(index).is_some_and(|(known, _)| *known == name)
+    }
 }
 
 impl<T: Any + Clone> Field<T> for Row {
@@ -45,13 +49,6 @@ impl<T: Any + Clone> Field<T> for Row {
         let index = self.columns.iter().position(|(known, _)| *known == name);
         self.field_at(index.ok_or_else(|| format!("no column {name}"))?)
     }
-
-    fn field_hinted(&self, hint: usize, name: &str) -> Result<T, String> {
-        match self.columns.get(hint) {
-            Some((known, _)) if *known == name => self.field_at(hint),
-            _ => self.field_named(name),
-        }
-    }
 }
 
 /// The other driver's row: only numbers.
@@ -59,6 +56,10 @@ struct Number(i32);
 
 impl FieldSource for Number {
     type Error = std::num::TryFromIntError;
+
+    fn is_named(&self, _: usize, _: &str) -> bool {
+        true
+    }
 }
 
 impl<T: TryFrom<i32, Error = std::num::TryFromIntError>> Field<T> for Number {

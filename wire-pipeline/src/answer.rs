@@ -32,6 +32,11 @@ impl Budget {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// Bytes that may be held at a time.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Waits until less than the limit is held. Cancel safe.
     pub(crate) async fn room(&self) {
         while self.is_full() {

@@ -14,21 +14,40 @@ pub(crate) type Reply<W> = Result<<W as Wire>::Answer, Error<<W as Wire>::Server
 pub(crate) struct Entry<W: Wire> {
     pub(crate) request: W::Request,
     pub(crate) slot: Slot<W>,
+    pub(crate) since: Instant,
     pub(crate) deadline: Instant,
     /// Expected work, kept so that what is added to a pipe's load is taken off again exactly.
     pub(crate) micros: u32,
 }
 
+/// What a request is expected to be like; each class has a waiting queue of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Fast,
+    Slow,
+}
+
+impl Class {
+    /// From here on a request is slow, in microseconds of expected work.
+    const SLOW_MICROS: u32 = 5_000;
+}
+
 impl<W: Wire> Entry<W> {
-    /// An entry and the end where its answer arrives.
+    /// By what is expected of it.
+    pub(crate) fn class(&self) -> Class {
+        if self.micros >= Class::SLOW_MICROS { Class::Slow } else { Class::Fast }
+    }
+
+    /// An entry and the end where its answer arrives; its asker waits since `since`.
     pub(crate) fn new(
         request: W::Request,
+        since: Instant,
         deadline: Instant,
         pass: Option<Pass>,
     ) -> (Self, oneshot::Receiver<Reply<W>>) {
         let (sender, receiver) = oneshot::channel();
         let micros = request.expected_micros();
-        (Self { request, slot: Slot { sender: Some(sender), pass }, deadline, micros }, receiver)
+        (Self { request, slot: Slot { sender: Some(sender), pass }, since, deadline, micros }, receiver)
     }
 
     /// Its asker has gone: it need not run.

@@ -199,6 +199,11 @@ impl<S: ServerError> Error<S> {
         self.inner.server.as_deref()
     }
 
+    /// Whether the connection was lost while it is not known whether the statement ran.
+    pub fn is_lost(&self) -> bool {
+        self.kind() == ErrorKind::Io && self.outcome() == Outcome::Unknown
+    }
+
     /// Whether running the whole unit of work again is safe and may succeed.
     ///
     /// True when nothing was sent and the reason may pass (connection, time, room), and when the server

@@ -39,3 +39,21 @@ impl Clone for Estimate {
         Self(AtomicU32::new(self.expected_micros()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_follows_what_is_seen() {
+        let micros = Estimate::default();
+        for _ in 0..200 {
+            micros.observed_micros(50_000);
+        }
+        assert!(micros.expected_micros() > 40_000);
+        for _ in 0..200 {
+            micros.observed_micros(20);
+        }
+        assert!(micros.expected_micros() < 100);
+    }
+}

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Outcome, Phase, ServerError};
+use crate::stats::LeaseStats;
 
 pub(crate) fn closed<S: ServerError>() -> Error<S> {
     Error::new(ErrorKind::Closed, Outcome::NotSent, "the pool is closed; connect a new one")
@@ -38,7 +39,10 @@ pub(crate) fn silent<S: ServerError>(overdue: Duration) -> Error<S> {
     Error::new(
         ErrorKind::Io,
         Outcome::Unknown,
-        format!("the connection was given up: an answer is {} ms overdue", overdue.as_millis()),
+        format!(
+            "the connection was given up: an answer is overdue by {} ms (stall_timeout)",
+            overdue.as_millis()
+        ),
     )
 }
 
@@ -66,23 +70,65 @@ pub(crate) fn connect_timeout<S: ServerError>(limit: Duration) -> Error<S> {
     )
 }
 
-pub(crate) fn queue_timeout<S: ServerError>(waiting: &'static str) -> Error<S> {
-    Error::timeout(Phase::Queue, Outcome::NotSent, format!("timed out in phase queue: {waiting}"))
+/// No place in the pool; `fill` says how full it is.
+pub(crate) fn no_room<S: ServerError>(waited: Duration, fill: &str) -> Error<S> {
+    queue_timeout(waited, &format!("the pool is full: {fill}"))
 }
 
-pub(crate) fn send_timeout<S: ServerError>() -> Error<S> {
-    Error::timeout(
-        Phase::Send,
-        Outcome::Unknown,
-        "timed out in phase send: the server does not read fast enough",
+/// A place in the pool, but no pipe.
+pub(crate) fn not_taken<S: ServerError>(
+    waited: Duration,
+    waiting: usize,
+    open: usize,
+    connections: usize,
+) -> Error<S> {
+    queue_timeout(
+        waited,
+        &format!(
+            "no connection could take it; {waiting} more wait, {open} of {connections} connections are up"
+        ),
     )
 }
 
-pub(crate) fn answer_timeout<S: ServerError>() -> Error<S> {
+/// A place on a pipe, and not sent; `out` requests were out before it, the oldest for `oldest`.
+pub(crate) fn not_sent<S: ServerError>(waited: Duration, out: usize, oldest: Duration) -> Error<S> {
+    let why = match out {
+        0 => "its connection was not ready to send it".to_owned(),
+        _ => format!("{out} before it have no answer yet, the oldest of them for {} ms", oldest.as_millis()),
+    };
+    queue_timeout(waited, &why)
+}
+
+fn queue_timeout<S: ServerError>(waited: Duration, why: &str) -> Error<S> {
+    Error::timeout(
+        Phase::Queue,
+        Outcome::NotSent,
+        format!("timed out in phase queue after {} ms: {why}", waited.as_millis()),
+    )
+}
+
+/// `left` bytes wait for the kernel.
+pub(crate) fn send_timeout<S: ServerError>(waited: Duration, left: usize) -> Error<S> {
+    Error::timeout(
+        Phase::Send,
+        Outcome::Unknown,
+        format!(
+            "timed out in phase send after {} ms: the server does not read fast enough, {left} bytes are not sent yet",
+            waited.as_millis()
+        ),
+    )
+}
+
+/// `ahead` requests were sent before it and have no answer either.
+pub(crate) fn answer_timeout<S: ServerError>(waited: Duration, ahead: usize) -> Error<S> {
+    let why = match ahead {
+        0 => "the server is still at it".to_owned(),
+        _ => format!("{ahead} before it have no answer either"),
+    };
     Error::timeout(
         Phase::Answer,
         Outcome::Unknown,
-        "timed out in phase answer: sent, and not answered in time",
+        format!("timed out in phase answer after {} ms: sent, and {why}", waited.as_millis()),
     )
 }
 
@@ -90,16 +136,17 @@ pub(crate) fn lease_timeout<S: ServerError>(
     limit: Duration,
     leased: usize,
     most: usize,
-    oldest: Duration,
+    oldest: &LeaseStats,
 ) -> Error<S> {
     Error::timeout(
         Phase::Lease,
         Outcome::NotSent,
         format!(
-            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, the oldest for {:.1} s; hold \
-             leases for a shorter time or raise `connections`",
+            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, the oldest for {:.1} s, taken at \
+             {}; hold leases for a shorter time or raise `connections`",
             limit.as_millis(),
-            oldest.as_secs_f64()
+            oldest.held_for.as_secs_f64(),
+            oldest.taken_at,
         ),
     )
 }

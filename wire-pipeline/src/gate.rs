@@ -13,6 +13,7 @@ use crate::answer::Budget;
 #[derive(Debug)]
 pub(crate) struct Gate {
     entries: Semaphore,
+    entries_limit: usize,
     /// In units of [`Gate::UNIT`]; requests below one unit are free, the limit on entries bounds them.
     bytes: Semaphore,
     bytes_limit: u32,
@@ -25,8 +26,10 @@ impl Gate {
     pub(crate) fn new(entries: usize, bytes: usize, budget: &Arc<Budget>) -> Arc<Self> {
         let bytes_limit =
             u32::try_from((bytes / Self::UNIT).max(1)).unwrap_or(u32::MAX >> 4).min(u32::MAX >> 4);
+        let entries_limit = entries.clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            entries: Semaphore::new(entries.clamp(1, Semaphore::MAX_PERMITS)),
+            entries: Semaphore::new(entries_limit),
+            entries_limit,
             bytes: Semaphore::new(bytes_limit as usize),
             bytes_limit,
             budget: Arc::clone(budget),
@@ -58,6 +61,23 @@ impl Gate {
         let pass = Pass { gate: Arc::clone(self), units };
         self.budget.room().await;
         Some(pass)
+    }
+
+    /// How full it is, in words.
+    pub(crate) fn fill(&self) -> String {
+        let free = self.entries.available_permits();
+        let free_bytes = self.bytes.available_permits() * Self::UNIT;
+        let limit_bytes = self.bytes_limit as usize * Self::UNIT;
+        format!(
+            "{} of {} requests (max_in_flight), {} of {} KiB of requests (queue_bytes), {} of {} KiB of answers \
+             (answer_budget)",
+            self.entries_limit.saturating_sub(free),
+            self.entries_limit,
+            limit_bytes.saturating_sub(free_bytes) / 1024,
+            limit_bytes / 1024,
+            self.budget.held() / 1024,
+            self.budget.limit() / 1024,
+        )
     }
 
     /// Nobody enters any more; those who wait are sent away.

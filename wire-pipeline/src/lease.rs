@@ -48,11 +48,12 @@ impl<D: Driver> Lease<D> {
         request: RequestOf<D>,
         deadline: Instant,
     ) -> Result<impl Future<Output = Result<AnswerOf<D>, Fault<D>>> + Send + use<D>, Fault<D>> {
+        let since = Instant::now();
         let pass = match self.gate.try_enter(request.bytes()) {
             Some(pass) => pass,
-            None => self.shared.wait_for_room(&self.gate, request.bytes(), deadline).await?,
+            None => self.shared.wait_for_room(&self.gate, request.bytes(), since, deadline).await?,
         };
-        let (entry, answer) = Entry::new(request, deadline, Some(pass));
+        let (entry, answer) = Entry::new(request, since, deadline, Some(pass));
         if let Err(entry) = self.shared.pipe(self.pipe).push(entry, Via::Lease(self.id)) {
             entry.fail(faults::lease_over());
         }

@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod buffer;
+pub mod call;
 pub mod config;
 pub mod error;
 pub mod estimate;
@@ -18,10 +19,12 @@ pub mod lease;
 pub mod options;
 pub mod pool;
 pub mod row;
+pub mod statement;
 pub mod stats;
 pub mod transport;
 pub mod wire;
 
+mod client;
 mod entry;
 mod faults;
 mod gate;
@@ -29,6 +32,7 @@ mod jitter;
 #[cfg(test)]
 mod model;
 mod pipe;
+mod shapes;
 mod sync;
 
 pub use lease::Lease;

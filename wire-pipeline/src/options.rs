@@ -11,6 +11,20 @@ pub enum BatchesOut {
     Fixed(u8),
 }
 
+/// How a pool chooses the pipe for a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Routing {
+    /// The pipe with the least expected work, never one whose oldest request is slower than expected; requests that are
+    /// known to be slow keep to some of the pipes.
+    #[default]
+    LeastWork,
+    /// The pipe with the fewest requests; to compare with.
+    LeastInFlight,
+    /// One pipe after the other; to compare with.
+    RoundRobin,
+}
+
 /// Limits and times of a pool.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -30,10 +44,16 @@ pub struct Options {
     pub query_timeout: Duration,
     /// Waiting for a lease.
     pub acquire_timeout: Duration,
+    /// A pipe whose oldest answer is this far behind its asker's deadline is replaced.
+    pub stall_timeout: Duration,
+    /// A lease held for longer than this is reported; zero means never.
+    pub lease_report_after: Duration,
     /// A pipe older than this, give or take a tenth, is replaced; zero means never.
     pub max_lifetime: Duration,
     /// Batches that may be out per pipe.
     pub batches_out: BatchesOut,
+    /// How a pipe is chosen.
+    pub routing: Routing,
     /// Seed of the jitter in back-off and lifetime; `None` takes one from the operating system.
     pub seed: Option<u64>,
 }
@@ -49,8 +69,11 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             query_timeout: Duration::from_secs(30),
             acquire_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(10),
+            lease_report_after: Duration::from_secs(30),
             max_lifetime: Duration::from_secs(30 * 60),
             batches_out: BatchesOut::Adaptive,
+            routing: Routing::LeastWork,
             seed: None,
         }
     }

@@ -1,6 +1,8 @@
 //! What a pool tells of itself.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A snapshot of a pool; see the fields. Taking one costs a few atomic loads and a short lock per pipe.
 #[derive(Debug, Clone)]
@@ -12,6 +14,8 @@ pub struct PoolStats {
     pub waiting: usize,
     /// Leases held now.
     pub leased: usize,
+    /// One per lease held now, oldest first.
+    pub leases: Vec<LeaseStats>,
     /// Callers that wait for a lease.
     pub waiting_for_lease: usize,
     /// Bytes of answers not yet taken by their askers.
@@ -23,6 +27,16 @@ impl PoolStats {
     pub fn in_flight(&self) -> usize {
         self.pipes.iter().map(|pipe| pipe.in_flight).sum()
     }
+}
+
+/// A lease that is held.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct LeaseStats {
+    /// For how long.
+    pub held_for: Duration,
+    /// Where in the code it was taken.
+    pub taken_at: &'static Location<'static>,
 }
 
 /// What a pipe is doing.

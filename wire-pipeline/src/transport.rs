@@ -30,7 +30,7 @@ impl Transport {
     where
         F: Fn(String, u16) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = io::Result<S>> + Send + 'static,
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        S: Stream + 'static,
     {
         Self(Arc::new(move |host, port| {
             let opening = open(host, port);

@@ -88,6 +88,7 @@ async fn waiting_for_a_forerunner_is_waiting_to_be_sent() {
 async fn no_lease_in_time() {
     let server = Server::new();
     let pool = pool(&server, Options { acquire_timeout: 200 * MS, ..options(2) }).await;
+    let line = line!() + 1;
     let held = pool.lease().await.expect("a lease");
     tokio::time::sleep(Duration::from_secs(1)).await;
     let error = pool.lease().await.err().expect("the only one is held");
@@ -95,11 +96,11 @@ async fn no_lease_in_time() {
         (error.kind(), error.phase(), error.outcome()),
         (ErrorKind::Timeout, Some(Phase::Lease), Outcome::NotSent)
     );
-    assert_eq!(
-        error.to_string(),
-        "no lease within acquire_timeout (200 ms): 1 of 1 are held, the oldest for 1.2 s; hold leases for a \
-         shorter time or raise `connections`"
-    );
+    let message = error.to_string();
+    let place = format!("held, the oldest for 1.2 s, taken at {}:{line}:", file!());
+    assert!(message.starts_with("no lease within acquire_timeout (200 ms): 1 of 1 are held"), "{message}");
+    assert!(message.contains(&place), "{message}");
+    assert!(message.ends_with("hold leases for a shorter time or raise `connections`"), "{message}");
     drop(held);
     drop(pool.lease().await.expect("free again"));
     until_idle(&pool).await;

@@ -133,6 +133,28 @@ async fn at_most_two_handshakes_run_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_pipe_knocks_for_all_while_the_server_refuses() {
+    let server = Server::new();
+    let pool = pool(&server, options(8)).await;
+    server.door(Door::Refuses);
+    for connection in 0..8 {
+        server.cut(connection);
+        let lost = || pool.stats().pipes.iter().filter(|pipe| pipe.state == PipeState::Connecting).count();
+        until("it is lost", || lost() == connection + 1).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    // Two at once, and then one with waits that grow to 1 s, shortened by a quarter at most.
+    let tries = server.connections() - 8;
+    assert!((50..=90).contains(&tries), "{tries} in a minute");
+    server.door(Door::Open);
+    let began = Instant::now();
+    until("all are up", || pool.stats().pipes.iter().all(|pipe| pipe.state == PipeState::Shared)).await;
+    assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(server.connections(), 8 + tries + 8, "and then each of them connects once");
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_closes_at_once_is_not_hammered() {
     let server = Server::new();
     server.door(Door::ClosesAtOnce);

@@ -6,13 +6,13 @@ use test_servers::Kind;
 use crate::cli::Database;
 
 /// A database that answers.
-pub(super) struct Running {
+pub(crate) struct Running {
     url: String,
     pid: Option<u32>,
 }
 
 impl Running {
-    pub(super) async fn start(database: Database, url: Option<&str>) -> Result<Self> {
+    pub(crate) async fn start(database: Database, url: Option<&str>) -> Result<Self> {
         if let Some(url) = url {
             ensure!(Database::of_url(url)? == database, "--url does not name a {database} database");
             return Ok(Self { url: url.to_owned(), pid: None });
@@ -32,12 +32,12 @@ impl Running {
         Ok(Self { url, pid: server.pid() })
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// The process that all processes of the server descend from, where it runs on this machine and is known.
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.pid
     }
 }

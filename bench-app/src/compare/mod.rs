@@ -3,7 +3,7 @@
 
 mod cell;
 mod check;
-mod database;
+pub(crate) mod database;
 mod json;
 mod report;
 mod service;

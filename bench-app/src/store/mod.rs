@@ -5,8 +5,10 @@ pub(crate) mod mysql;
 pub(crate) mod postgres;
 mod samples;
 
+use std::time::Duration;
+
 use anyhow::Result;
-use pg_pipeline::{ErrorKind, Outcome};
+use pg_pipeline::{ErrorKind, Outcome, Routing};
 use serde::Serialize;
 
 use crate::cli::Database;
@@ -36,6 +38,21 @@ pub(crate) trait Store: Clone + Send + Sync + 'static {
 
     /// What is known of the connections now.
     fn samples(&self) -> Vec<Sample>;
+
+    /// Finishes what is under way and says goodbye.
+    async fn close(self);
+}
+
+/// Quick and slow queries side by side; for measuring how they get past each other.
+pub(crate) trait Mixed: Clone + Send + Sync + 'static {
+    /// Connects with `connections`, on which queries find their way by `routing`.
+    async fn connect(url: &str, connections: usize, routing: Routing) -> Result<Self>;
+
+    /// Reads one row.
+    fn quick(&self, id: i32) -> impl Future<Output = Result<World, Failure>> + Send;
+
+    /// Keeps the server busy for a time.
+    fn sleep(&self, time: Duration) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Finishes what is under way and says goodbye.
     async fn close(self);

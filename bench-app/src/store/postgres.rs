@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use deadpool::Runtime;
 use deadpool::managed::PoolError;
 use pg_pipeline::deadpool as checkout;
-use pg_pipeline::{Config, Error, ErrorKind, Outcome, Pool, Statement};
+use pg_pipeline::{Config, Error, ErrorKind, Outcome, Pool, Routing, Statement};
 
 use super::{Facts, Failure, Sample, Store, WORLDS, World, samples};
 
@@ -36,6 +36,34 @@ impl Store for Pipelined {
 
     fn samples(&self) -> Vec<Sample> {
         samples::of_pool(&self.pool.stats())
+    }
+
+    async fn close(self) {
+        self.pool.close().await;
+    }
+}
+
+/// Quick queries and slow ones on one pool.
+#[derive(Clone)]
+pub(crate) struct Mixed {
+    pool: Pool,
+    by_id: Statement,
+    sleep: Statement,
+}
+
+impl super::Mixed for Mixed {
+    async fn connect(url: &str, connections: usize, routing: Routing) -> Result<Self> {
+        let pool = Pool::builder(config(url)?.routing(routing)).connections(connections).connect().await?;
+        Ok(Self { pool, by_id: Statement::new(BY_ID), sleep: Statement::new("SELECT pg_sleep($1)") })
+    }
+
+    async fn quick(&self, id: i32) -> Result<World, Failure> {
+        Ok(self.pool.query_one(&self.by_id, (id,)).await?)
+    }
+
+    async fn sleep(&self, time: Duration) -> Result<(), Failure> {
+        self.pool.execute(&self.sleep, (time.as_secs_f64(),)).await?;
+        Ok(())
     }
 
     async fn close(self) {

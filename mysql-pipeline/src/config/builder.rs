@@ -1,16 +1,13 @@
 //! The builder face of [`Config`]: one method for each option that has a meaning in this version.
 //!
 //! This module may store values as they come; whether they fit is asked when connecting, so that a chain of
-//! calls needs no `?`.
+//! calls needs no `?`. `pg-pipeline`'s file of this name has the common options again on purpose, with its own
+//! defaults; the pool's options are written in the engine.
 
 use std::error::Error as StdError;
-use std::io;
-use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use wire_pipeline::transport::Transport;
+use wire_pipeline::config::hosts;
 
-use super::host::Addresses;
 use super::{Config, Password, SslMode, TimeZone};
 
 impl Config {
@@ -23,14 +20,14 @@ impl Config {
     /// with `/`), or a comma-separated list of such, tried in order. Default: `localhost`.
     #[must_use]
     pub fn host(mut self, host: impl AsRef<str>) -> Self {
-        self.addresses.hosts = Addresses::list(host.as_ref());
+        self.addresses.hosts = hosts::list(host.as_ref());
         self
     }
 
     /// Sets several hosts with their ports in place of all earlier ones; they are tried in order.
     #[must_use]
-    pub fn hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = (H, u16)>) -> Self {
-        let (hosts, ports) = hosts.into_iter().map(|(host, port)| (host.into(), port.to_string())).unzip();
+    pub fn hosts<H: Into<String>>(mut self, servers: impl IntoIterator<Item = (H, u16)>) -> Self {
+        let (hosts, ports) = servers.into_iter().map(|(host, port)| (host.into(), port.to_string())).unzip();
         self.addresses.hosts = hosts;
         self.addresses.ports = ports;
         self
@@ -120,115 +117,6 @@ impl Config {
         self.time_zone = TimeZone::Server;
         self
     }
-
-    /// Sets the number of pipes, 1 to 1024. Default: 8.
-    #[must_use]
-    pub fn connections(mut self, connections: usize) -> Self {
-        self.pool.set_connections(connections);
-        self
-    }
-
-    /// Sets the number of entries per pipe, 1 to 65,536; 1 switches pipelining off. Default: 256.
-    #[must_use]
-    pub fn max_in_flight(mut self, entries: usize) -> Self {
-        self.pool.set_max_in_flight(entries);
-        self
-    }
-
-    /// Sets the largest answer in bytes; a larger one fails alone. Default: 256 MiB.
-    #[must_use]
-    pub fn max_answer_bytes(mut self, bytes: usize) -> Self {
-        self.pool.set_max_answer_bytes(bytes);
-        self
-    }
-
-    /// Sets how many bytes of answers the pool holds at a time. Default: 1 GiB.
-    #[must_use]
-    pub fn answer_budget(mut self, bytes: usize) -> Self {
-        self.pool.set_answer_budget(bytes);
-        self
-    }
-
-    /// Sets how many bytes per pipe may wait to be sent. Default: 4 MiB.
-    #[must_use]
-    pub fn queue_bytes(mut self, bytes: usize) -> Self {
-        self.pool.set_queue_bytes(bytes);
-        self
-    }
-
-    /// Sets the time for name resolution, TCP, TLS, authentication and set-up together, 1 ms to 7 days.
-    /// Default: 10 s.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.pool.set_connect_timeout(timeout);
-        self
-    }
-
-    /// Sets the time for a query, queueing included (streams and COPY: per step), 1 ms to 7 days. Default: 30 s.
-    #[must_use]
-    pub fn query_timeout(mut self, timeout: Duration) -> Self {
-        self.pool.set_query_timeout(timeout);
-        self
-    }
-
-    /// Sets how long to wait for a lease, 1 ms to 7 days. Default: 5 s.
-    #[must_use]
-    pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
-        self.pool.set_acquire_timeout(timeout);
-        self
-    }
-
-    /// Sets the number of prepared statements per pipe, 0 to 65,536; with 0 each statement is
-    /// closed again by the next one. Default: 256.
-    #[must_use]
-    pub fn statement_cache(mut self, statements: usize) -> Self {
-        self.pool.set_statement_cache(statements);
-        self
-    }
-
-    /// Sets after how long, ± 10 %, a pipe is replaced, 1 s to 365 days; zero for never. Default: 30 min.
-    #[must_use]
-    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
-        self.pool.set_max_lifetime(lifetime);
-        self
-    }
-
-    /// Sets the statements that every new pipe runs, and again after a reset, in place of earlier ones. In a
-    /// URL each `setup` adds one. Default: none.
-    #[must_use]
-    pub fn setup<S: Into<String>>(mut self, statements: impl IntoIterator<Item = S>) -> Self {
-        self.pool.set_setup(statements.into_iter().map(Into::into).collect());
-        self
-    }
-
-    /// Sets what makes the byte streams to servers in place of TCP connections: a tunnel, a proxy in the same process,
-    /// a simulator. `open` is called with host and port for every attempt to connect, within `connect_timeout`; its
-    /// error is the source of the attempt's. Unix sockets are opened as ever, and what tunes TCP sockets does not
-    /// apply. Default: none, plain TCP.
-    ///
-    /// ```
-    /// let config = mysql_pipeline::Config::new().host("db.internal").user("app").transport(|host, port| async move {
-    ///     tokio::net::TcpStream::connect((host, port)).await
-    /// });
-    /// # let _ = config;
-    /// ```
-    #[must_use]
-    pub fn transport<F, Fut, S>(mut self, open: F) -> Self
-    where
-        F: Fn(String, u16) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = io::Result<S>> + Send + 'static,
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        self.pool.set_transport(Some(Transport::new(open)));
-        self
-    }
-
-    /// Sets the seed of the random numbers that spread back-off and lifetimes in time. With the same seed, a runtime of
-    /// one thread, paused time and a transport that repeats itself, a pool repeats itself; otherwise leave it alone.
-    /// Nothing that must be secret comes from it. Default: from the operating system.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.pool.set_seed(Some(seed));
-        self
-    }
 }
+
+wire_pipeline::option_setters! { Config, pool, "With 0 each statement is closed again by the next one." }

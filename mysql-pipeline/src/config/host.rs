@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use wire_pipeline::config::invalid;
+use wire_pipeline::config::hosts;
 
 use crate::error::Fault;
 
@@ -57,40 +57,19 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// A comma-separated list, `""` for none. Entries may be empty.
-    pub(super) fn list(value: &str) -> Vec<String> {
-        if value.is_empty() {
-            Vec::new()
-        } else {
-            value.split(',').map(|entry| entry.trim().to_owned()).collect()
-        }
-    }
-
     /// The servers in the order in which to try them; at least one.
     pub(super) fn hosts(&self) -> Result<Vec<Host>, Fault> {
         let count = self.hosts.len().max(1);
-        if self.ports.len() > 1 && self.ports.len() != count {
-            return Err(invalid(format!(
-                "`port` has {} entries for {count} hosts; give one for all or one for each",
-                self.ports.len()
-            )));
-        }
-        let hosts: Vec<Host> = (0..count)
-            .map(|index| {
-                let port =
-                    if self.ports.len() == 1 { entry(&self.ports, 0) } else { entry(&self.ports, index) };
-                Ok(Host { kind: kind(entry(&self.hosts, index))?, port: parse_port(port)? })
-            })
+        let ports = hosts::ports(&self.ports, count, DEFAULT_PORT)?;
+        let servers = ports.into_iter().enumerate();
+        let servers = servers
+            .map(|(index, port)| Ok(Host { kind: kind(hosts::entry(&self.hosts, index))?, port }))
             .collect::<Result<_, Fault>>()?;
         match &self.socket {
             Some(path) => Ok(vec![Host { kind: HostKind::Unix(path.into()), port: DEFAULT_PORT }]),
-            None => Ok(hosts),
+            None => Ok(servers),
         }
     }
-}
-
-fn entry(list: &[String], index: usize) -> &str {
-    list.get(index).map_or("", String::as_str)
 }
 
 fn kind(host: &str) -> Result<HostKind, Fault> {
@@ -100,23 +79,6 @@ fn kind(host: &str) -> Result<HostKind, Fault> {
     if host.starts_with('/') {
         return Ok(HostKind::Unix(host.into()));
     }
-    if host.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '?' | '#' | '@')) {
-        return Err(invalid(
-            "`host` contains a character that no host name has; \
-             in a URL `/ ? # @` of the password must be written %2F %3F %23 %40",
-        ));
-    }
+    hosts::check_name(host)?;
     Ok(HostKind::Tcp(host.to_owned()))
-}
-
-fn parse_port(port: &str) -> Result<u16, Fault> {
-    if port.is_empty() {
-        return Ok(DEFAULT_PORT);
-    }
-    port.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
-        invalid(
-            "`port` must lie between 1 and 65535; in a URL an IPv6 address stands in brackets, \
-             and `/ @ : [` of the password must be written %2F %40 %3A %5B",
-        )
-    })
 }

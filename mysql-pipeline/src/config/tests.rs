@@ -131,9 +131,10 @@ fn what_is_not_offered_is_refused_when_connecting() {
 #[test]
 fn the_environment_fills_what_the_url_leaves_open() {
     let read = |pairs: &'static [(&str, &str)]| {
-        let settings = environment::settings(|name| {
+        let lookup = |name: &str| {
             pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
-        });
+        };
+        let settings = VARIABLES.settings(lookup, parse_text);
         settings.and_then(|settings| Config::new().apply(settings))
     };
     let config = read(&[("MYSQL_HOST", "a"), ("MYSQL_TCP_PORT", "7"), ("MYSQL_PWD", "secret")]).unwrap();

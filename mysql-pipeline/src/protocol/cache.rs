@@ -1,12 +1,12 @@
 //! Which statements one connection has prepared: a bounded cache, least recently used first out.
 //!
-//! An entry is made when its prepare is written and has an id when that is answered; until then whoever wants the
+//! How statements are found and which is the oldest is the engine's. An entry is made when its prepare is written and has an id when that is answered; until then whoever wants the
 //! statement waits for it. Only what has an id is evicted, so that a burst of new statements may exceed the bound
 //! until the next statement comes. What is evicted is closed with the next command, behind everything that uses it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use wire_pipeline::statement::PreparedSet;
 use wire_pipeline::wire::ParkKey;
 
 use super::response::{Prepared, StatementId};
@@ -14,17 +14,11 @@ use crate::statement::Learned;
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    statements: HashMap<Arc<Learned>, Cached>,
+    statements: PreparedSet<Learned, State>,
     most: usize,
-    clock: u64,
     next_key: u64,
+    /// Ids to close with the next command.
     to_close: Vec<StatementId>,
-}
-
-#[derive(Debug)]
-struct Cached {
-    state: State,
-    used: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,28 +41,26 @@ pub(crate) enum Found {
 impl Cache {
     /// At most `most` statements, at least one.
     pub(crate) fn new(most: usize) -> Self {
-        Self { statements: HashMap::new(), most: most.max(1), clock: 0, next_key: 0, to_close: Vec::new() }
+        Self { statements: PreparedSet::default(), most: most.max(1), next_key: 0, to_close: Vec::new() }
     }
 
     /// Looks a statement up for use. One that is not known is taken in: its prepare must be written now, behind
     /// what [`take_to_close`](Self::take_to_close) gives.
     pub(crate) fn find_or_ask(&mut self, statement: &Arc<Learned>) -> Found {
-        self.clock += 1;
-        if let Some(cached) = self.statements.get_mut(statement) {
-            cached.used = self.clock;
-            return match cached.state {
+        if let Some(cached) = self.statements.get(statement) {
+            return match cached.prepared {
                 State::Ready(prepared) => Found::Ready(prepared),
                 State::Asked(key) => Found::Asked(key),
             };
         }
-        while self.statements.len() >= self.most {
-            if !self.evict_oldest() {
-                break;
-            }
+        while self.statements.len() >= self.most
+            && let Some(State::Ready(oldest)) =
+                self.statements.remove_oldest(|state| matches!(state, State::Ready(_)))
+        {
+            self.to_close.push(oldest.id);
         }
         let key = self.next_key();
-        let cached = Cached { state: State::Asked(key), used: self.clock };
-        self.statements.insert(Arc::clone(statement), cached);
+        self.statements.insert(statement, State::Asked(key));
         Found::New(key)
     }
 
@@ -80,33 +72,24 @@ impl Cache {
 
     /// The prepare under `key` was answered.
     pub(crate) fn prepared(&mut self, statement: &Arc<Learned>, key: ParkKey, prepared: Prepared) {
-        self.clock += 1;
         // Otherwise the session was reset meanwhile, and the server has forgotten the id.
-        if let Some(cached) = self.statements.get_mut(statement)
-            && matches!(cached.state, State::Asked(asked) if asked == key)
+        if let Some(cached) = self.statements.get(statement)
+            && matches!(cached.prepared, State::Asked(asked) if asked == key)
         {
-            *cached = Cached { state: State::Ready(prepared), used: self.clock };
+            cached.prepared = State::Ready(prepared);
         }
     }
 
     /// The prepare under `key` was refused.
     pub(crate) fn refused(&mut self, statement: &Arc<Learned>, key: ParkKey) {
-        if let Some(Cached { state: State::Asked(asked), .. }) = self.statements.get(statement)
-            && *asked == key
-        {
-            self.statements.remove(statement);
-        }
+        self.statements.remove_if(statement, |state| matches!(state, State::Asked(asked) if *asked == key));
     }
 
     /// The statement must be prepared again. `exists` says whether the server has it still.
     pub(crate) fn forget(&mut self, statement: &Arc<Learned>, id: StatementId, exists: bool) {
-        if let Some(Cached { state: State::Ready(prepared), .. }) = self.statements.get(statement)
-            && prepared.id == id
-        {
-            self.statements.remove(statement);
-            if exists {
-                self.to_close.push(id);
-            }
+        let is_it = |state: &State| matches!(state, State::Ready(prepared) if prepared.id == id);
+        if self.statements.remove_if(statement, is_it).is_some() && exists {
+            self.to_close.push(id);
         }
     }
 
@@ -119,22 +102,6 @@ impl Cache {
     /// The ids to close with the next command.
     pub(crate) fn take_to_close(&mut self) -> Vec<StatementId> {
         std::mem::take(&mut self.to_close)
-    }
-
-    /// The cache is small and misses are rare: a look at all entries is cheaper than a list kept in order.
-    fn evict_oldest(&mut self) -> bool {
-        let oldest = self
-            .statements
-            .iter()
-            .filter_map(|(statement, cached)| match cached.state {
-                State::Ready(prepared) => Some((cached.used, statement, prepared.id)),
-                State::Asked(_) => None,
-            })
-            .min_by_key(|(used, ..)| *used)
-            .map(|(_, statement, id)| (Arc::clone(statement), id));
-        let Some((statement, id)) = oldest else { return false };
-        self.forget(&statement, id, true);
-        true
     }
 }
 

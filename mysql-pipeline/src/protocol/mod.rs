@@ -15,9 +15,6 @@ pub(crate) mod response;
 pub(crate) mod startup;
 pub(crate) mod wire;
 
-#[cfg(test)]
-mod engine_tests;
-
 use crate::error::{ErrorKind, Fault, Outcome};
 
 /// The peer sent bytes that its protocol does not allow: the connection cannot be trusted any more.

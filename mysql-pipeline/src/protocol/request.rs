@@ -68,14 +68,14 @@ impl EngineRequest for Request {
 
     fn expected_micros(&self) -> u32 {
         match &self.what {
-            What::Execute { statement, .. } => statement.expected_micros(),
+            What::Execute { statement, .. } => statement.micros.expected_micros(),
             What::Query(_) | What::Script(_) | What::Commit { .. } | What::Reset => 1_000,
         }
     }
 
     fn observed_micros(&self, micros: u32) {
         if let What::Execute { statement, .. } = &self.what {
-            statement.observed_micros(micros);
+            statement.micros.observed_micros(micros);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Rows from bytes, in both formats, whole and broken.
 
 use wire_pipeline::answer::{Budget, Collector};
+use wire_pipeline::row::Rows as _;
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::protocol::answer::ResultSet;
 use crate::protocol::response::Done;
 

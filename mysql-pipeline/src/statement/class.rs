@@ -4,6 +4,9 @@
 //! those of MySQL's and MariaDB's grammars (`sql_yacc.yy`); comments are as their scanner has them (`sql_lex.cc`):
 //! they do not nest, and what stands in `/*! … */` or `/*M! … */` is run by servers that are new enough. Which ones
 //! are is not known here, so such a text is read both ways, and the stricter reading counts.
+//!
+//! `pg-pipeline` has the same classes, apart from one, and its own reader on purpose: no two grammars agree on words
+//! and comments.
 
 /// Where a statement may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,17 +1,16 @@
 //! What a pool has learnt of its statements: columns, how they must travel, and how long the server works on them.
 //!
-//! Learnt once, used by every pipe. Bounded: texts made at run time must not fill the memory. The twin of
-//! `pg-pipeline`'s registry, on purpose not shared with it: there the parameters' types are what is learnt and what
-//! goes out of date, here nothing does that an answer would not say by itself.
+//! Learnt once, used by every pipe. How texts are found and how many are kept is the engine's. In the twin of this file
+//! in `pg-pipeline` the parameters' types are what is learnt and what goes out of date; here nothing does that an
+//! answer would not say by itself.
 
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{Class, StatementKey, classify};
-use crate::row::Column;
 use wire_pipeline::estimate::Estimate;
+
+use super::{Class, Keyed, StatementKey, classify};
+use crate::column::Column;
 
 /// What is known of a statement. The text is shared by everything that refers to it.
 #[derive(Debug)]
@@ -25,9 +24,7 @@ pub(crate) struct Learned {
     /// definitions, which are nearly always the same: comparing them is cheaper than reading them.
     columns: RwLock<Option<Described>>,
     /// How long the server works on it.
-    micros: Estimate,
-    /// When it was used last, in uses of the registry.
-    used: AtomicU64,
+    pub(crate) micros: Estimate,
 }
 
 /// Columns, and the bytes that define them.
@@ -49,7 +46,6 @@ impl Learned {
             text_only: AtomicBool::new(false),
             columns: RwLock::default(),
             micros: Estimate::default(),
-            used: AtomicU64::new(0),
         })
     }
 
@@ -83,138 +79,40 @@ impl Learned {
             drop(old);
         }
     }
+}
 
-    pub(crate) fn key(&self) -> StatementKey<'_> {
+impl Keyed for Learned {
+    fn key(&self) -> StatementKey<'_> {
         StatementKey { text: &self.text, hash: self.hash }
-    }
-
-    pub(crate) fn expected_micros(&self) -> u32 {
-        self.micros.expected_micros()
-    }
-
-    pub(crate) fn observed_micros(&self, micros: u32) {
-        self.micros.observed_micros(micros);
-    }
-}
-
-// One connection's cache looks statements up by them: the hash selects, the text decides.
-impl PartialEq for Learned {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || self.key() == other.key()
-    }
-}
-
-impl Eq for Learned {}
-
-impl Hash for Learned {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
     }
 }
 
 /// The statements of one pool.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    learned: RwLock<HashMap<u64, Vec<Arc<Learned>>, BuildNothing>>,
-    most: usize,
-    clock: AtomicU64,
+    known: wire_pipeline::statement::Registry<Learned>,
 }
 
 impl Registry {
     /// Keeps at least `most` statements.
     pub(crate) fn new(most: usize) -> Self {
-        Self { learned: RwLock::default(), most: most.max(64), clock: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn get(&self, key: StatementKey<'_>) -> Option<Arc<Learned>> {
-        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
-        let found = learned.get(&key.hash)?.iter().find(|learned| learned.key() == key)?;
-        found.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
-        Some(Arc::clone(found))
+        Self { known: wire_pipeline::statement::Registry::new(most) }
     }
 
     /// What is known of a text, if only the text.
     pub(crate) fn get_or_insert(&self, key: StatementKey<'_>) -> Arc<Learned> {
-        if let Some(known) = self.get(key) {
+        if let Some(known) = self.known.get(key) {
             return known;
         }
         let new = Learned::new(key);
-        self.insert(&new);
+        self.known.insert(&new);
         new
-    }
-
-    /// Replaces what was known of the same text.
-    fn insert(&self, new: &Arc<Learned>) {
-        new.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
-        if learned.len() >= 2 * self.most {
-            forget_older_half(&mut learned);
-        }
-        let bucket = learned.entry(new.hash).or_default();
-        bucket.retain(|known| known.key() != new.key());
-        bucket.push(Arc::clone(new));
-    }
-}
-
-fn forget_older_half(learned: &mut HashMap<u64, Vec<Arc<Learned>>, BuildNothing>) {
-    let mut uses: Vec<u64> =
-        learned.values().flatten().map(|known| known.used.load(Ordering::Relaxed)).collect();
-    uses.sort_unstable();
-    let Some(middle) = uses.get(uses.len() / 2).copied() else { return };
-    learned.retain(|_, bucket| {
-        bucket.retain(|known| known.used.load(Ordering::Relaxed) >= middle);
-        !bucket.is_empty()
-    });
-}
-
-/// The key is a hash already.
-type BuildNothing = std::hash::BuildHasherDefault<Nothing>;
-
-#[derive(Debug, Default)]
-pub(crate) struct Nothing(u64);
-
-impl std::hash::Hasher for Nothing {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_hash_selects_and_the_text_decides() {
-        let registry = Registry::new(64);
-        let key = |text| StatementKey { text, hash: 7 };
-        let first = registry.get_or_insert(key("a"));
-        let second = registry.get_or_insert(key("b"));
-        assert!(Arc::ptr_eq(&registry.get(key("a")).expect("known"), &first));
-        assert!(Arc::ptr_eq(&registry.get(key("b")).expect("known"), &second));
-        assert!(registry.get(key("c")).is_none());
-        assert_ne!(first, second);
-    }
-
-    #[test]
-    fn texts_made_at_run_time_do_not_fill_the_memory_and_used_ones_stay() {
-        let registry = Registry::new(64);
-        let hot = registry.get_or_insert(StatementKey::of("hot"));
-        for n in 0..10_000 {
-            registry.get_or_insert(StatementKey::of(&format!("SELECT {n}")));
-            assert!(registry.get(hot.key()).is_some(), "after {n}");
-        }
-        assert!(registry.learned.read().expect("unpoisoned").len() <= 130);
-    }
 
     #[test]
     fn columns_are_taken_for_the_same_only_when_their_definitions_are() {
@@ -225,18 +123,5 @@ mod tests {
         assert!(learned.columns(b"a").is_some() && learned.columns(b"b").is_none());
         learned.learn_columns(b"b", &columns);
         assert!(learned.columns(b"a").is_none() && learned.columns(b"b").is_some());
-    }
-
-    #[test]
-    fn estimates_follow_what_is_seen() {
-        let learned = Learned::of("x");
-        for _ in 0..200 {
-            learned.observed_micros(50_000);
-        }
-        assert!(learned.expected_micros() > 40_000);
-        for _ in 0..200 {
-            learned.observed_micros(20);
-        }
-        assert!(learned.expected_micros() < 100);
     }
 }

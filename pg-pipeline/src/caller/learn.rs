@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use postgres_types::{Kind, Oid, Type};
 use tokio::time::Instant;
+use wire_pipeline::call;
 
-use super::{Caller, Lane, is_lost, mixed_up};
+use super::{Caller, Lane};
 use crate::column::Column;
 use crate::error::{Error, Fault, Outcome};
 use crate::protocol::answer::Answer;
@@ -51,11 +52,11 @@ impl Caller<'_> {
                     }
                 }
             }
-            let oids = match self.submit(Request::learn(Arc::clone(learned)), deadline).await {
+            let oids = match self.lane.submit(Request::learn(Arc::clone(learned)), deadline).await {
                 Ok(Answer::Learnt { parameters }) => parameters,
-                Ok(_) => return Err(mixed_up()),
+                Ok(_) => return Err(call::mixed_up()),
                 // Nothing has run, so another connection may be asked.
-                Err(error) if is_lost(&error) && lost > 0 && matches!(self.lane, Lane::Shared(_)) => {
+                Err(error) if error.is_lost() && lost > 0 && self.lane.is_shared() => {
                     lost -= 1;
                     continue;
                 }

@@ -6,7 +6,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use super::invalid;
+use wire_pipeline::config::{hosts, invalid};
+
 use crate::error::Fault;
 
 /// PostgreSQL's registered port.
@@ -67,15 +68,6 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// A comma-separated list, `""` for none. Entries may be empty.
-    pub(super) fn list(value: &str) -> Vec<String> {
-        if value.is_empty() {
-            Vec::new()
-        } else {
-            value.split(',').map(|entry| entry.trim().to_owned()).collect()
-        }
-    }
-
     /// The servers in the order in which to try them; at least one.
     pub(super) fn hosts(&self) -> Result<Vec<Host>, Fault> {
         let count = match (self.hosts.len(), self.numeric.len()) {
@@ -88,26 +80,15 @@ impl Addresses {
                 )));
             }
         };
-        // More ports than hosts without a host would be a second default host, which is no host at all.
-        if self.ports.len() > 1 && self.ports.len() != count {
-            return Err(invalid(format!(
-                "`port` has {} entries for {count} hosts; give one for all or one for each",
-                self.ports.len()
-            )));
-        }
-        (0..count)
-            .map(|index| {
-                let kind = kind(entry(&self.hosts, index), entry(&self.numeric, index))?;
-                let port =
-                    if self.ports.len() == 1 { entry(&self.ports, 0) } else { entry(&self.ports, index) };
-                Ok(Host { kind, port: parse_port(port)? })
+        let ports = hosts::ports(&self.ports, count, DEFAULT_PORT)?;
+        let servers = ports.into_iter().enumerate();
+        servers
+            .map(|(index, port)| {
+                let kind = kind(hosts::entry(&self.hosts, index), hosts::entry(&self.numeric, index))?;
+                Ok(Host { kind, port })
             })
             .collect()
     }
-}
-
-fn entry(list: &[String], index: usize) -> &str {
-    list.get(index).map_or("", String::as_str)
 }
 
 fn kind(host: &str, address: &str) -> Result<HostKind, Fault> {
@@ -130,23 +111,6 @@ fn kind(host: &str, address: &str) -> Result<HostKind, Fault> {
              (sockets in the abstract namespace are not offered)",
         ));
     }
-    if host.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '?' | '#')) {
-        return Err(invalid(
-            "`host` contains a character that no host name has; \
-             in a URL `/ ? #` of the password must be written %2F %3F %23",
-        ));
-    }
+    hosts::check_name(host)?;
     Ok(HostKind::Tcp(host.to_owned(), None))
-}
-
-fn parse_port(port: &str) -> Result<u16, Fault> {
-    if port.is_empty() {
-        return Ok(DEFAULT_PORT);
-    }
-    port.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
-        invalid(
-            "`port` must lie between 1 and 65535; in a URL an IPv6 address stands in brackets, \
-             and `/ @ : [` of the password must be written %2F %40 %3A %5B",
-        )
-    })
 }

@@ -22,9 +22,10 @@ use std::time::Duration;
 pub(crate) use self::host::{Host, HostKind};
 pub use self::ssl::SslMode;
 use wire_pipeline::config::units::{self, Plain};
-use wire_pipeline::config::{self, Password, Setting, invalid, quoted_list, show_name, url};
+use wire_pipeline::config::{self, Password, Setting, hosts, invalid, quoted_list, show_name, text, url};
 pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
 
+use self::environment::VARIABLES;
 use self::host::Addresses;
 use crate::auth::RequireAuth;
 use crate::error::{Error, Fault};
@@ -81,7 +82,7 @@ pub struct Config {
     tcp_user_timeout: Option<Duration>,
     /// Options whose value asks for something that this version does not offer. The values are not kept.
     not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
-    pool: PoolOptions,
+    pub(crate) pool: PoolOptions,
 }
 
 /// Probes of an idle TCP connection; `None` leaves a value to the operating system.
@@ -116,7 +117,7 @@ impl Config {
     ///
     /// As for [`FromStr`].
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self::new().apply(environment::settings(environment::process)?)?)
+        Ok(Self::new().apply(VARIABLES.settings(config::environment::process, parse_text)?)?)
     }
 
     /// Sets any option by the name and in the form that it has in a URL, after percent-decoding.
@@ -151,9 +152,9 @@ impl Config {
             return Err(invalid(format!("the value of {} contains a NUL byte", show_name(name))));
         }
         match name {
-            "host" => self.addresses.hosts = Addresses::list(value),
-            "hostaddr" => self.addresses.numeric = Addresses::list(value),
-            "port" => self.addresses.ports = Addresses::list(value),
+            "host" => self.addresses.hosts = hosts::list(value),
+            "hostaddr" => self.addresses.numeric = hosts::list(value),
+            "port" => self.addresses.ports = hosts::list(value),
             "user" => self.user = text(value),
             "password" => self.password = Password::value(value),
             "dbname" => self.database = text(value),
@@ -241,9 +242,7 @@ impl Config {
 
     /// The user, or else the operating system's, as far as the environment tells.
     pub(crate) fn get_user(&self) -> Result<String, Fault> {
-        self.user.clone().or_else(|| environment::system_user(environment::process)).ok_or_else(|| {
-            invalid("`user` is not set, and the environment does not name the system's user; set it")
-        })
+        self.user.clone().map_or_else(|| config::environment::system_user(config::environment::process), Ok)
     }
 
     /// The database; `None` for the one named like the user.
@@ -333,10 +332,6 @@ fn check_encoding(value: &str) -> Result<(), Fault> {
         "" | "utf8" | "unicode" | "auto" => Ok(()),
         _ => Err(invalid("`client_encoding` must be UTF8: Rust's text is, and the server converts")),
     }
-}
-
-fn text(value: &str) -> Option<String> {
-    (!value.is_empty()).then(|| value.to_owned())
 }
 
 /// Zero leaves the value to the operating system.

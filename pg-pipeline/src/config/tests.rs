@@ -427,7 +427,7 @@ fn the_environment_is_read_with_the_url_first() {
     let read = |variables: &[(&str, &str)]| {
         let lookup =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| OsString::from(v));
-        Config::new().apply(environment::settings(lookup)?)
+        Config::new().apply(VARIABLES.settings(lookup, parse_text)?)
     };
     let single = read(&[
         ("PGHOST", "a"),
@@ -482,17 +482,8 @@ fn a_variable_that_is_not_text_is_named() {
     use std::os::unix::ffi::OsStringExt;
 
     let lookup = |name: &str| (name == "PGUSER").then(|| OsString::from_vec(vec![0xff]));
-    let fault = environment::settings(lookup).err().unwrap();
+    let fault = VARIABLES.settings(lookup, parse_text).err().unwrap();
     assert!(fault.to_string().contains("PGUSER"), "{fault}");
-}
-
-#[test]
-fn the_systems_user_is_the_last_resort() {
-    let variable = if cfg!(windows) { "USERNAME" } else { "USER" };
-    let lookup = |name: &str| (name == variable).then(|| OsString::from("somebody"));
-    assert_eq!(environment::system_user(lookup).as_deref(), Some("somebody"));
-    assert_eq!(environment::system_user(|_| None), None);
-    assert_eq!(environment::system_user(|_| Some(OsString::new())), None);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Which statements one connection has prepared: a bounded cache, least recently used first out.
 //!
-//! An entry is made when its Parse is framed, so that requests framed behind it bind at once. What is evicted is
+//! How statements are found and which is the oldest is the engine's. An entry is made when its Parse is framed, so that requests framed behind it bind at once. What is evicted is
 //! closed in line: the Close goes out with the next request, behind everything that uses the statement.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use wire_pipeline::statement::PreparedSet;
+
 use super::messages::Description;
-use crate::statement::{BuildNothing, Learned, StatementKey};
+use crate::statement::Learned;
 
 /// A statement's name on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,40 +41,26 @@ impl Prepared {
 
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: HashMap<u64, Vec<Cached>, BuildNothing>,
-    len: usize,
+    statements: PreparedSet<Learned, Arc<Prepared>>,
     most: usize,
-    clock: u64,
     next: u64,
     /// Names to close with the next request.
     to_close: Vec<StatementId>,
 }
 
-#[derive(Debug)]
-struct Cached {
-    learned: Arc<Learned>,
-    prepared: Arc<Prepared>,
-    used: u64,
-}
-
 impl Cache {
     /// At most `most` named statements; with 0 every statement is unnamed.
     pub(crate) fn new(most: usize) -> Self {
-        Self { entries: HashMap::default(), len: 0, most, clock: 0, next: 1, to_close: Vec::new() }
+        Self { statements: PreparedSet::default(), most, next: 1, to_close: Vec::new() }
     }
 
+    /// What was prepared of a statement, unless it was from older knowledge.
     pub(crate) fn get(&mut self, learned: &Arc<Learned>) -> Option<Arc<Prepared>> {
-        self.clock += 1;
-        let clock = self.clock;
-        let bucket = self.entries.get_mut(&learned.hash)?;
-        let found = bucket.iter_mut().find(|cached| {
-            Arc::ptr_eq(&cached.learned, learned)
-                || (cached.learned.key() == learned.key()
-                    && cached.learned.generation >= learned.generation
-                    && cached.learned.parameters() == learned.parameters())
-        })?;
-        found.used = clock;
-        Some(Arc::clone(&found.prepared))
+        let cached = self.statements.get(learned)?;
+        let is_as_good = Arc::ptr_eq(&cached.learned, learned)
+            || (cached.learned.generation >= learned.generation
+                && cached.learned.parameters() == learned.parameters());
+        is_as_good.then(|| Arc::clone(&cached.prepared))
     }
 
     /// A name for a statement that is about to be parsed. Another one may have to make room.
@@ -82,49 +69,37 @@ impl Cache {
             return Prepared::new(StatementId::UNNAMED);
         }
         // What was prepared of the same text with other types is of no use any more.
-        self.remove_text(learned.key());
-        while self.len >= self.most {
-            self.evict_oldest();
+        let same = self.statements.remove_if(learned, |_| true);
+        self.to_close.extend(same.map(|prepared| prepared.id));
+        while self.statements.len() >= self.most
+            && let Some(oldest) = self.statements.remove_oldest(|_| true)
+        {
+            self.to_close.push(oldest.id);
         }
         let prepared = Prepared::new(StatementId(self.next));
         self.next += 1;
-        self.clock += 1;
-        let cached =
-            Cached { learned: Arc::clone(learned), prepared: Arc::clone(&prepared), used: self.clock };
-        self.entries.entry(learned.hash).or_default().push(cached);
-        self.len += 1;
+        self.statements.insert(learned, Arc::clone(&prepared));
         prepared
     }
 
     /// It must not be used again. `exists` says whether the server has it.
     pub(crate) fn remove(&mut self, prepared: &Arc<Prepared>, exists: bool) {
-        let mut removed = 0;
-        self.entries.retain(|_, bucket| {
-            let before = bucket.len();
-            bucket.retain(|cached| !Arc::ptr_eq(&cached.prepared, prepared));
-            removed += before - bucket.len();
-            !bucket.is_empty()
-        });
-        self.len -= removed;
-        if removed > 0 && exists {
+        let before = self.statements.len();
+        self.statements.retain(|cached| !Arc::ptr_eq(cached, prepared));
+        if self.statements.len() < before && exists {
             self.to_close.push(prepared.id);
         }
     }
 
     /// The server has forgotten all statements.
     pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+        self.statements.clear();
         self.to_close.clear();
-        self.len = 0;
     }
 
     /// The server has forgotten all statements that it had described by now. Those that are being parsed come after.
     pub(crate) fn forget_described(&mut self) {
-        self.entries.retain(|_, bucket| {
-            bucket.retain(|cached| cached.prepared.description.get().is_none());
-            !bucket.is_empty()
-        });
-        self.len = self.entries.values().map(Vec::len).sum();
+        self.statements.retain(|prepared| prepared.description.get().is_none());
     }
 
     /// Names whose Close was not executed.
@@ -136,40 +111,14 @@ impl Cache {
     pub(crate) fn take_to_close(&mut self) -> Vec<StatementId> {
         std::mem::take(&mut self.to_close)
     }
-
-    fn remove_text(&mut self, key: StatementKey<'_>) {
-        let Some(bucket) = self.entries.get_mut(&key.hash) else { return };
-        let before = bucket.len();
-        let to_close = &mut self.to_close;
-        bucket.retain(|cached| {
-            let other = cached.learned.key() != key;
-            if !other {
-                to_close.push(cached.prepared.id);
-            }
-            other
-        });
-        self.len -= before - bucket.len();
-    }
-
-    /// The cache is small and misses are rare: a look at all entries is cheaper than a list kept in order.
-    fn evict_oldest(&mut self) {
-        let oldest = self
-            .entries
-            .values()
-            .flatten()
-            .min_by_key(|cached| cached.used)
-            .map(|cached| Arc::clone(&cached.prepared));
-        match oldest {
-            Some(prepared) => self.remove(&prepared, true),
-            None => self.len = 0,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use postgres_types::Type;
+
+    use super::*;
+    use crate::statement::StatementKey;
 
     fn learned(text: &str, r#type: Type) -> Arc<Learned> {
         let learned = Learned::new(StatementKey::of(text));
@@ -201,7 +150,7 @@ mod tests {
         cache.insert(&new);
         assert!(cache.get(&old).is_none());
         assert_eq!(cache.take_to_close(), [old_id]);
-        assert_eq!(cache.len, 1);
+        assert_eq!(cache.statements.len(), 1);
     }
 
     #[test]

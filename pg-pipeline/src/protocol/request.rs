@@ -151,10 +151,10 @@ impl EngineRequest for Request {
 
     fn expected_micros(&self) -> u32 {
         match self {
-            Self::Run(run) => {
-                run.all().fold(0, |sum: u32, part| sum.saturating_add(part.statement.expected_micros()))
-            }
-            Self::Learn(learn) => learn.statement.expected_micros(),
+            Self::Run(run) => run
+                .all()
+                .fold(0, |sum: u32, part| sum.saturating_add(part.statement.micros.expected_micros())),
+            Self::Learn(learn) => learn.statement.micros.expected_micros(),
             Self::Script(_) => 1_000,
         }
     }
@@ -163,7 +163,7 @@ impl EngineRequest for Request {
         if let Self::Run(run) = self
             && let [part] = &run.parts[..]
         {
-            part.statement.observed_micros(micros);
+            part.statement.micros.observed_micros(micros);
         }
     }
 

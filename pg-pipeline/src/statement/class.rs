@@ -3,6 +3,9 @@
 //! A shared handle refuses what opens or ends a transaction or changes the session, before it is sent. The words are
 //! those of PostgreSQL's grammar (`src/backend/parser/gram.y`); comments nest, and empty statements before the first
 //! word do not count, as its scanner has it (`scan.l`).
+//!
+//! `mysql-pipeline` has the same classes, apart from one, and its own reader on purpose: no two grammars agree on words
+//! and comments.
 
 /// Where a statement may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 //! What a pool has learnt of its statements: parameter types and how long the server works on them.
 //!
-//! Learnt once, used by every pipe: a further pipe parses with explicit types and binds in the same write. Bounded:
-//! texts made at run time must not fill the memory.
+//! Learnt once, used by every pipe: a further pipe parses with explicit types and binds in the same write. How texts
+//! are found and how many are kept is the engine's.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use postgres_types::Type;
@@ -14,7 +12,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 use wire_pipeline::estimate::Estimate;
 
-use super::{Class, StatementKey, classify};
+use super::{Class, Keyed, StatementKey, classify};
 use crate::error::{ErrorKind, Fault, Outcome};
 
 /// What is known of a statement. The text is shared by everything that refers to it.
@@ -29,9 +27,7 @@ pub(crate) struct Learned {
     /// Known once some server has been asked.
     parameters: OnceLock<Box<[Type]>>,
     /// How long the server works on it.
-    micros: Estimate,
-    /// When it was used last, in uses of the registry.
-    used: AtomicU64,
+    pub(crate) micros: Estimate,
     /// Since when somebody is asking a server.
     asking: Mutex<Option<Instant>>,
     asked: Notify,
@@ -46,7 +42,6 @@ impl Learned {
             generation: 0,
             parameters: OnceLock::new(),
             micros: Estimate::default(),
-            used: AtomicU64::new(0),
             asking: Mutex::default(),
             asked: Notify::new(),
         })
@@ -65,7 +60,6 @@ impl Learned {
             generation: self.generation + 1,
             parameters,
             micros: self.micros.clone(),
-            used: AtomicU64::new(0),
             asking: Mutex::default(),
             asked: Notify::new(),
         })
@@ -101,49 +95,34 @@ impl Learned {
             }
         }
     }
+}
 
-    pub(crate) fn key(&self) -> StatementKey<'_> {
+impl Keyed for Learned {
+    fn key(&self) -> StatementKey<'_> {
         StatementKey { text: &self.text, hash: self.hash }
-    }
-
-    pub(crate) fn expected_micros(&self) -> u32 {
-        self.micros.expected_micros()
-    }
-
-    pub(crate) fn observed_micros(&self, micros: u32) {
-        self.micros.observed_micros(micros);
     }
 }
 
 /// The statements of one pool.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    learned: RwLock<HashMap<u64, Vec<Arc<Learned>>, BuildNothing>>,
-    most: usize,
-    clock: AtomicU64,
+    known: wire_pipeline::statement::Registry<Learned>,
 }
 
 impl Registry {
     /// Keeps at least `most` statements.
     pub(crate) fn new(most: usize) -> Self {
-        Self { learned: RwLock::default(), most: most.max(64), clock: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn get(&self, key: StatementKey<'_>) -> Option<Arc<Learned>> {
-        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
-        let found = learned.get(&key.hash)?.iter().find(|learned| learned.key() == key)?;
-        found.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
-        Some(Arc::clone(found))
+        Self { known: wire_pipeline::statement::Registry::new(most) }
     }
 
     /// What is known of a text, if only the text.
     pub(crate) fn get_or_insert(&self, key: StatementKey<'_>) -> Result<Arc<Learned>, Fault> {
-        if let Some(known) = self.get(key) {
+        if let Some(known) = self.known.get(key) {
             return Ok(known);
         }
         check_text(key.text)?;
         let new = Learned::new(key);
-        self.insert(&new);
+        self.known.insert(&new);
         Ok(new)
     }
 
@@ -155,25 +134,13 @@ impl Registry {
 
     /// Replaces what was known of the same text, unless that is as new.
     pub(crate) fn replace(&self, new: &Arc<Learned>) -> Arc<Learned> {
-        match self.get(new.key()) {
+        match self.known.get(new.key()) {
             Some(known) if known.generation >= new.generation => known,
             _ => {
-                self.insert(new);
+                self.known.insert(new);
                 Arc::clone(new)
             }
         }
-    }
-
-    /// Replaces what was known of the same text.
-    fn insert(&self, new: &Arc<Learned>) {
-        new.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
-        if learned.len() >= 2 * self.most {
-            forget_older_half(&mut learned);
-        }
-        let bucket = learned.entry(new.hash).or_default();
-        bucket.retain(|known| known.key() != new.key());
-        bucket.push(Arc::clone(new));
     }
 }
 
@@ -222,83 +189,19 @@ impl Drop for Asking<'_> {
     }
 }
 
-fn forget_older_half(learned: &mut HashMap<u64, Vec<Arc<Learned>>, BuildNothing>) {
-    let mut uses: Vec<u64> =
-        learned.values().flatten().map(|known| known.used.load(Ordering::Relaxed)).collect();
-    uses.sort_unstable();
-    let Some(middle) = uses.get(uses.len() / 2).copied() else { return };
-    learned.retain(|_, bucket| {
-        bucket.retain(|known| known.used.load(Ordering::Relaxed) >= middle);
-        !bucket.is_empty()
-    });
-}
-
-/// The key is a hash already.
-pub(crate) type BuildNothing = std::hash::BuildHasherDefault<Nothing>;
-
-#[derive(Debug, Default)]
-pub(crate) struct Nothing(u64);
-
-impl std::hash::Hasher for Nothing {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn learn(registry: &Registry, text: &str) -> Arc<Learned> {
-        registry.get_or_insert(StatementKey::of(text)).expect("a plain text")
-    }
-
     #[test]
-    fn the_hash_selects_and_the_text_decides() {
+    fn knowledge_that_is_out_of_date_is_renewed_once() {
         let registry = Registry::new(64);
-        let key = |text| StatementKey { text, hash: 7 };
-        let first = registry.get_or_insert(key("a")).expect("a plain text");
-        let second = registry.get_or_insert(key("b")).expect("a plain text");
-        assert!(Arc::ptr_eq(&registry.get(key("a")).expect("known"), &first));
-        assert!(registry.get(key("c")).is_none());
+        let key = StatementKey::of("a");
+        let first = registry.get_or_insert(key).expect("a plain text");
+        assert!(Arc::ptr_eq(&registry.get_or_insert(key).expect("a plain text"), &first));
         let new = registry.renew(&first, false);
         assert!(Arc::ptr_eq(&registry.renew(&first, false), &new), "found out a second time");
-        assert!(Arc::ptr_eq(&registry.get(key("a")).expect("known"), &new));
-        assert!(Arc::ptr_eq(&registry.get(key("b")).expect("known"), &second));
-    }
-
-    #[test]
-    fn texts_made_at_run_time_do_not_fill_the_memory_and_used_ones_stay() {
-        let registry = Registry::new(64);
-        let hot = learn(&registry, "hot");
-        for n in 0..10_000 {
-            learn(&registry, &format!("SELECT {n}"));
-            assert!(registry.get(hot.key()).is_some(), "after {n}");
-        }
-        assert!(registry.learned.read().expect("unpoisoned").len() <= 130);
-    }
-
-    #[test]
-    fn estimates_follow_what_is_seen() {
-        let learned = Learned::new(StatementKey::of("x"));
-        for _ in 0..200 {
-            learned.observed_micros(50_000);
-        }
-        assert!(learned.expected_micros() > 40_000);
-        for _ in 0..200 {
-            learned.observed_micros(20);
-        }
-        assert!(learned.expected_micros() < 100);
+        assert!(Arc::ptr_eq(&registry.get_or_insert(key).expect("a plain text"), &new));
     }
 
     #[test]

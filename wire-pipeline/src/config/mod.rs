@@ -8,8 +8,11 @@ use std::borrow::Cow;
 
 use crate::error::{Error, ErrorKind, Outcome, ServerError};
 
+pub mod environment;
+pub mod hosts;
 mod options;
 mod password;
+mod setters;
 pub mod units;
 pub mod url;
 
@@ -37,6 +40,11 @@ pub fn show_name(name: &str) -> Cow<'static, str> {
         && name.len() <= 40
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     if is_word { format!("`{name}`").into() } else { "whose name is not a word".into() }
+}
+
+/// A text; an empty one counts as none.
+pub fn text(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| value.to_owned())
 }
 
 /// Names in backquotes, with commas between.

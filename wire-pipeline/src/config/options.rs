@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::units::{self, Plain};
 use super::{invalid, quoted_list};
 use crate::error::{Error, ServerError};
+use crate::options::Routing;
 use crate::transport::Transport;
 
 /// One option of the pool, as documentation shows it.
@@ -49,6 +50,16 @@ pub const OPTIONS: &[OptionInfo] = &[
     ),
     option("acquire_timeout", "5 s", "waiting for a lease"),
     option(
+        "stall_timeout",
+        "10 s",
+        "a pipe whose oldest answer is this far behind its query's deadline is replaced",
+    ),
+    option(
+        "lease_report_after",
+        "30 s",
+        "a lease held for longer is reported once, with the place in the code that took it; 0 = never",
+    ),
+    option(
         "statement_cache",
         "256",
         "prepared statements per pipe, 0 to 65,536; 0 = no named statements (transaction poolers)",
@@ -78,6 +89,8 @@ macro_rules! option_table {
 | `connect_timeout` | 10 s | name resolution, TCP, TLS, authentication and set-up together |\n\
 | `query_timeout` | 30 s | shared queries and statements on leases, queueing included; streams and COPY: per step |\n\
 | `acquire_timeout` | 5 s | waiting for a lease |\n\
+| `stall_timeout` | 10 s | a pipe whose oldest answer is this far behind its query's deadline is replaced |\n\
+| `lease_report_after` | 30 s | a lease held for longer is reported once, with the place in the code that took it; 0 = never |\n\
 | `statement_cache` | 256 | prepared statements per pipe, 0 to 65,536; 0 = no named statements (transaction poolers) |\n\
 | `max_lifetime` | 30 min | a pipe is replaced after this time ± 10 %, one at a time, after its successor is ready; 0 = never |\n\
 | `setup` | none | statements that every new pipe runs, and again after a reset |\n\
@@ -114,9 +127,12 @@ pub struct PoolOptions {
     connect_timeout: Duration,
     query_timeout: Duration,
     acquire_timeout: Duration,
+    stall_timeout: Duration,
+    lease_report_after: Duration,
     statement_cache: usize,
     max_lifetime: Duration,
     setup: Vec<String>,
+    routing: Routing,
     transport: Option<Transport>,
     seed: Option<u64>,
 }
@@ -132,9 +148,12 @@ impl Default for PoolOptions {
             connect_timeout: Duration::from_secs(10),
             query_timeout: Duration::from_secs(30),
             acquire_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(10),
+            lease_report_after: Duration::from_secs(30),
             statement_cache: 256,
             max_lifetime: Duration::from_secs(30 * 60),
             setup: Vec::new(),
+            routing: Routing::default(),
             transport: None,
             seed: None,
         }
@@ -182,6 +201,16 @@ impl PoolOptions {
         self.acquire_timeout
     }
 
+    /// How far the oldest answer of a pipe may be behind its query's deadline before the pipe is replaced.
+    pub fn stall_timeout(&self) -> Duration {
+        self.stall_timeout
+    }
+
+    /// After how long a lease is reported as held too long; `None` for never.
+    pub fn lease_report_after(&self) -> Option<Duration> {
+        (!self.lease_report_after.is_zero()).then_some(self.lease_report_after)
+    }
+
     /// Prepared statements per pipe; 0 when statements are not named.
     pub fn statement_cache(&self) -> usize {
         self.statement_cache
@@ -220,6 +249,8 @@ impl PoolOptions {
             "connect_timeout" => store(&mut self.connect_timeout, seconds(value)),
             "query_timeout" => store(&mut self.query_timeout, seconds(value)),
             "acquire_timeout" => store(&mut self.acquire_timeout, seconds(value)),
+            "stall_timeout" => store(&mut self.stall_timeout, seconds(value)),
+            "lease_report_after" => store(&mut self.lease_report_after, seconds(value)),
             "statement_cache" => store(&mut self.statement_cache, units::count(name, value)),
             "max_lifetime" => store(&mut self.max_lifetime, seconds(value)),
             "setup" => {
@@ -248,6 +279,7 @@ impl PoolOptions {
             ("connect_timeout", self.connect_timeout),
             ("query_timeout", self.query_timeout),
             ("acquire_timeout", self.acquire_timeout),
+            ("stall_timeout", self.stall_timeout),
         ];
         let allowed = Duration::from_millis(1)..=MAX_TIMEOUT;
         if let Some((name, _)) = timeouts.iter().find(|(_, time)| !allowed.contains(time)) {
@@ -259,6 +291,9 @@ impl PoolOptions {
             && !(Duration::from_secs(1)..=MAX_LIFETIME).contains(&self.max_lifetime)
         {
             return Err(invalid("`max_lifetime` must be 0 (never) or lie between 1 s and 365 days"));
+        }
+        if self.lease_report_after > MAX_LIFETIME {
+            return Err(invalid("`lease_report_after` must be 0 (never) or at most 365 days"));
         }
         if self.setup.iter().any(|statement| statement.contains('\0')) {
             return Err(invalid("`setup` contains a NUL byte"));
@@ -290,9 +325,12 @@ setters! {
     set_connect_timeout connect_timeout: Duration;
     set_query_timeout query_timeout: Duration;
     set_acquire_timeout acquire_timeout: Duration;
+    set_stall_timeout stall_timeout: Duration;
+    set_lease_report_after lease_report_after: Duration;
     set_statement_cache statement_cache: usize;
     set_max_lifetime max_lifetime: Duration;
     set_setup setup: Vec<String>;
+    set_routing routing: Routing;
     set_transport transport: Option<Transport>;
     set_seed seed: Option<u64>;
 }
@@ -308,8 +346,11 @@ impl From<&PoolOptions> for crate::Options {
             connect_timeout: options.connect_timeout,
             query_timeout: options.query_timeout,
             acquire_timeout: options.acquire_timeout,
+            stall_timeout: options.stall_timeout,
+            lease_report_after: options.lease_report_after,
             max_lifetime: options.max_lifetime,
             batches_out: crate::options::BatchesOut::Adaptive,
+            routing: options.routing,
             seed: options.seed,
         }
     }
@@ -347,9 +388,12 @@ impl fmt::Debug for PoolOptions {
             .field("connect_timeout", &self.connect_timeout)
             .field("query_timeout", &self.query_timeout)
             .field("acquire_timeout", &self.acquire_timeout)
+            .field("stall_timeout", &self.stall_timeout)
+            .field("lease_report_after", &self.lease_report_after)
             .field("statement_cache", &self.statement_cache)
             .field("max_lifetime", &self.max_lifetime)
             .field("setup", &format_args!("{} statements", self.setup.len()))
+            .field("routing", &self.routing)
             .field("transport", &self.transport)
             .field("seed", &self.seed)
             .finish()

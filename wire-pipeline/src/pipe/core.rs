@@ -4,6 +4,7 @@
 //! Knows the protocol only through [`Wire`]; time is passed in.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -52,6 +53,8 @@ struct Flight<W: Wire> {
     opens: bool,
     /// Where its bytes begin in the stream: if the kernel has none of them, it was not sent.
     starts_at: u64,
+    /// The server had nothing else to answer when it was framed: its time includes the way there and back.
+    alone: bool,
 }
 
 enum Origin<W: Wire> {
@@ -93,14 +96,15 @@ impl<W: Wire> Core<W> {
     /// Stop framing while this many bytes wait for the kernel: what is not framed can still move.
     const AHEAD: usize = 64 * 1024;
 
-    pub(crate) fn new(wire: W, batches_out: BatchesOut, now: Instant) -> Self {
+    /// `longest_way` is an upper bound of the round trip; see [`Hold::new`].
+    pub(crate) fn new(wire: W, batches_out: BatchesOut, longest_way: Duration, now: Instant) -> Self {
         Self {
             wire,
             out: Out::default(),
             fifo: VecDeque::new(),
             unsent: VecDeque::new(),
             parked: Vec::new(),
-            hold: Hold::new(batches_out),
+            hold: Hold::new(batches_out, longest_way),
             batch: None,
             framed: 0,
             written: 0,
@@ -161,7 +165,8 @@ impl<W: Wire> Core<W> {
                 return self.batch.take();
             };
             if entry.is_abandoned() || entry.deadline <= now {
-                self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+                let fault = self.not_sent(&entry, now);
+                self.withdraw(entry, fault);
                 continue;
             }
             if let Some(opening) = self.opening.take() {
@@ -202,14 +207,15 @@ impl<W: Wire> Core<W> {
         // An opening that went ahead as a forerunner is waited for by its entry.
         let opens = opens && matches!(origin, Origin::Entry(_));
         self.opening_out |= opens;
-        self.fly(Flight { origin, pending, opens, starts_at }, now);
+        self.fly(origin, pending, opens, starts_at, now);
     }
 
-    fn fly(&mut self, flight: Flight<W>, now: Instant) {
-        if self.fifo.is_empty() {
+    fn fly(&mut self, origin: Origin<W>, pending: W::Pending, opens: bool, starts_at: u64, now: Instant) {
+        let alone = self.fifo.is_empty();
+        if alone {
             self.head_since = now;
         }
-        self.fifo.push_back(flight);
+        self.fifo.push_back(Flight { origin, pending, opens, starts_at, alone });
     }
 
     /// The kernel took `count` bytes.
@@ -219,13 +225,18 @@ impl<W: Wire> Core<W> {
     }
 
     /// Reads what has arrived. An error means that the connection is to be given up; what was complete before it
-    /// counts, and is in `done` all the same.
+    /// counts, and is in `done` all the same. For `absent` nobody looked, which is not the server's time.
     pub(crate) fn receive(
         &mut self,
         input: &mut ReadBuffer,
         now: Instant,
+        absent: Duration,
     ) -> (Progress, Result<(), Error<W::Server>>) {
         let first_done = self.done.len();
+        let way = match self.fifo.front() {
+            Some(Flight { alone: true, .. }) => self.hold.way(),
+            _ => Duration::ZERO,
+        };
         let mut progress = Progress::default();
         let result = loop {
             let head = self.fifo.front_mut().map(|flight| &mut flight.pending);
@@ -267,8 +278,8 @@ impl<W: Wire> Core<W> {
         if progress.flights > 0 {
             self.hold.answered(progress.flights, now);
             // The server worked one after the other on what this read brought: each gets an equal share.
-            let elapsed = now.saturating_duration_since(self.head_since).as_micros();
-            let share = u32::try_from(elapsed / progress.flights as u128).unwrap_or(u32::MAX);
+            let elapsed = now.saturating_duration_since(self.head_since).saturating_sub(absent + way);
+            let share = u32::try_from(elapsed.as_micros() / progress.flights as u128).unwrap_or(u32::MAX);
             for (entry, _) in &self.done[first_done..] {
                 entry.request.observed_micros(share);
             }
@@ -352,7 +363,7 @@ impl<W: Wire> Core<W> {
                     self.hold.begin(now);
                     self.hold.add(now);
                     self.settling.left += 1;
-                    self.fly(Flight { origin: Origin::Own, pending, opens: false, starts_at }, now);
+                    self.fly(Origin::Own, pending, false, starts_at, now);
                 }
                 Framed::Refused(error) => {
                     self.settling.error.get_or_insert(error);
@@ -404,18 +415,14 @@ impl<W: Wire> Core<W> {
         self.parked.push((key, entry));
     }
 
-    /// How long the server has been at the oldest flight.
-    pub(crate) fn head_age(&self, now: Instant) -> std::time::Duration {
-        if self.fifo.is_empty() {
-            std::time::Duration::ZERO
-        } else {
-            now.saturating_duration_since(self.head_since)
-        }
+    /// Since when the server has been at the oldest flight; `None` when nothing is out.
+    pub(crate) fn head_since(&self) -> Option<Instant> {
+        (!self.fifo.is_empty()).then_some(self.head_since)
     }
 
-    /// The way to the server and back, as far as it is known.
-    pub(crate) fn round_trip(&self) -> std::time::Duration {
-        self.hold.round_trip()
+    /// What an answer of an idle server takes at least.
+    pub(crate) fn way(&self) -> Duration {
+        self.hold.way()
     }
 
     /// When the oldest flight's asker stops waiting.
@@ -429,37 +436,48 @@ impl<W: Wire> Core<W> {
     /// Answers everybody whose deadline has passed. What is out keeps its place; what is not is taken out.
     pub(crate) fn expire(&mut self, now: Instant) {
         let mut ends_at = self.framed;
-        for flight in self.fifo.iter_mut().rev() {
+        let left = self.out.len();
+        for (ahead, flight) in self.fifo.iter_mut().enumerate().rev() {
             if let Origin::Entry(entry) = &mut flight.origin
                 && entry.deadline <= now
                 && !entry.is_abandoned()
             {
-                let whole = ends_at <= self.written;
-                entry.slot.answer_early(Err(if whole {
-                    faults::answer_timeout()
+                let waited = now.saturating_duration_since(entry.since);
+                entry.slot.answer_early(Err(if ends_at <= self.written {
+                    faults::answer_timeout(waited, ahead)
                 } else {
-                    faults::send_timeout()
+                    faults::send_timeout(waited, left)
                 }));
             }
             ends_at = flight.starts_at;
         }
         if let Session::Open(withheld) = &mut self.session {
             for entry in withheld.iter_mut().filter(|entry| entry.deadline <= now && !entry.is_abandoned()) {
-                entry.slot.answer_early(Err(faults::answer_timeout()));
+                let waited = now.saturating_duration_since(entry.since);
+                entry.slot.answer_early(Err(faults::answer_timeout(waited, 0)));
             }
         }
         for entry in self.unsent.extract_where(|entry| entry.deadline <= now || entry.is_abandoned()) {
-            self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+            let fault = self.not_sent(&entry, now);
+            self.withdraw(entry, fault);
         }
         let mut index = 0;
         while let Some((_, entry)) = self.parked.get(index) {
             if entry.deadline <= now || entry.is_abandoned() {
                 let (_, entry) = self.parked.remove(index);
-                self.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+                let fault = self.not_sent(&entry, now);
+                self.withdraw(entry, fault);
             } else {
                 index += 1;
             }
         }
+    }
+
+    /// Why an entry was not sent in time.
+    pub(crate) fn not_sent(&self, entry: &Entry<W>, now: Instant) -> Error<W::Server> {
+        let waited = now.saturating_duration_since(entry.since);
+        let oldest = self.head_since().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        faults::not_sent(waited, self.fifo.len(), oldest)
     }
 
     /// Answers an entry that is not sent. What it was to open is left for the next one.

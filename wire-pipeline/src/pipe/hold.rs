@@ -17,11 +17,21 @@ pub(crate) struct Hold {
     policy: BatchesOut,
     /// Shortest recent time from writing to an idle server until its first answer: the round trip and one entry's
     /// work.
-    first_answer: Duration,
+    first_answer: Option<Shortest>,
+    /// What the round trip cannot be longer than, until something was answered.
+    longest_way: Duration,
     /// Smoothed work on one entry: the time between two answers of a batch. Unknown until a batch had several.
     each: Option<Duration>,
     /// Smoothed time between the first and the last answer of a batch.
     span: Duration,
+}
+
+/// A minimum that is slowly forgotten: the way may have become longer.
+#[derive(Debug, Clone, Copy)]
+struct Shortest {
+    took: Duration,
+    /// When it was last met, or last let grow.
+    at: Instant,
 }
 
 #[derive(Debug)]
@@ -41,12 +51,16 @@ impl Hold {
     /// Shorter spans are noise.
     const SHORTEST_SPAN: Duration = Duration::from_micros(100);
     const MOST_BATCHES: usize = 8;
+    /// How often a shortest time grows by a sixty-fourth: it doubles in 45 s in which nothing was as quick.
+    const FORGET: Duration = Duration::from_secs(1);
 
-    pub(crate) fn new(policy: BatchesOut) -> Self {
+    /// `longest_way` is an upper bound of the round trip, for as long as nothing was answered.
+    pub(crate) fn new(policy: BatchesOut, longest_way: Duration) -> Self {
         Self {
             batches: VecDeque::new(),
             policy,
-            first_answer: Duration::ZERO,
+            first_answer: None,
+            longest_way,
             each: None,
             span: Duration::ZERO,
         }
@@ -74,7 +88,15 @@ impl Hold {
 
     /// The way to the server and back, without its work; zero until that is known.
     pub(crate) fn round_trip(&self) -> Duration {
-        self.each.map_or(Duration::ZERO, |each| self.first_answer.saturating_sub(each))
+        match (self.first_answer, self.each) {
+            (Some(first), Some(each)) => first.took.saturating_sub(each),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// What an answer of an idle server takes at least, on the way and for its least work.
+    pub(crate) fn way(&self) -> Duration {
+        self.first_answer.map_or(self.longest_way, |first| first.took)
     }
 
     /// A batch begins.
@@ -108,9 +130,7 @@ impl Hold {
             }
             if batch.alone {
                 let took = first.saturating_duration_since(batch.written);
-                // The shortest counts, and an old one is slowly forgotten.
-                self.first_answer =
-                    if self.first_answer.is_zero() { took } else { took.min(self.first_answer * 65 / 64) };
+                self.first_answer = Some(Shortest::after(self.first_answer, took, now));
             }
             let span = now.saturating_duration_since(first);
             self.span = (self.span * 7 + span) / 8;
@@ -123,9 +143,26 @@ impl Hold {
     }
 }
 
+impl Shortest {
+    fn after(before: Option<Self>, took: Duration, now: Instant) -> Self {
+        match before {
+            Some(before) if took > before.took => {
+                if now.saturating_duration_since(before.at) < Hold::FORGET {
+                    before
+                } else {
+                    Self { took: took.min(before.took * 65 / 64), at: now }
+                }
+            }
+            _ => Self { took, at: now },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WAY: Duration = Duration::from_millis(5);
 
     fn batch(hold: &mut Hold, now: Instant, entries: usize) {
         hold.begin(now);
@@ -137,7 +174,7 @@ mod tests {
     #[test]
     fn the_next_batch_leaves_when_the_oldest_is_answered_whole() {
         let now = Instant::now();
-        let mut hold = Hold::new(BatchesOut::Fixed(1));
+        let mut hold = Hold::new(BatchesOut::Fixed(1), WAY);
         assert!(hold.may_write());
         batch(&mut hold, now, 3);
         assert!(!hold.may_write());
@@ -150,7 +187,7 @@ mod tests {
     #[test]
     fn answers_count_across_batches() {
         let now = Instant::now();
-        let mut hold = Hold::new(BatchesOut::Fixed(2));
+        let mut hold = Hold::new(BatchesOut::Fixed(2), WAY);
         batch(&mut hold, now, 2);
         assert!(hold.may_write());
         batch(&mut hold, now, 2);
@@ -164,7 +201,7 @@ mod tests {
     #[test]
     fn what_leaves_after_the_first_part_was_answered_is_held_for_all_the_same() {
         let now = Instant::now();
-        let mut hold = Hold::new(BatchesOut::Fixed(1));
+        let mut hold = Hold::new(BatchesOut::Fixed(1), WAY);
         batch(&mut hold, now, 2);
         hold.answered(2, now);
         hold.add(now);
@@ -177,7 +214,7 @@ mod tests {
     fn a_far_server_gets_more_batches_and_a_near_one_does_not() {
         let mut now = Instant::now();
         let mut settle = |round_trip: Duration| {
-            let mut hold = Hold::new(BatchesOut::Adaptive);
+            let mut hold = Hold::new(BatchesOut::Adaptive, WAY);
             for _ in 0..20 {
                 batch(&mut hold, now, 10);
                 now += round_trip;
@@ -195,7 +232,7 @@ mod tests {
     #[test]
     fn slow_work_is_not_taken_for_a_long_way() {
         let mut now = Instant::now();
-        let mut hold = Hold::new(BatchesOut::Adaptive);
+        let mut hold = Hold::new(BatchesOut::Adaptive, WAY);
         for _ in 0..20 {
             batch(&mut hold, now, 2);
             now += Duration::from_millis(50);

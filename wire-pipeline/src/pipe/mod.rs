@@ -25,7 +25,8 @@ pub(crate) mod pump;
 pub(crate) mod run;
 
 use std::collections::VecDeque;
-use crate::entry::Entry;
+
+use crate::entry::{Class, Entry};
 use crate::stats::Counters;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering, PoisonError,
@@ -85,19 +86,62 @@ pub(crate) struct Queue<W: Wire> {
 }
 
 /// How busy a pipe is; read without the lock by whoever chooses a pipe.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Load {
     /// The lane is shared.
     pub(crate) open: AtomicBool,
-    /// The oldest entry has been out for too long: nothing new comes here while there is another pipe.
+    /// The oldest entry has been out for too long: nothing new comes here, and what is not sent is given back.
     pub(crate) overdue: AtomicBool,
     /// Entries queued and in flight.
     entries: AtomicUsize,
     /// Expected work of all entries, in microseconds.
     micros: AtomicU64,
+    /// The part of it that belongs to slow entries.
+    slow_micros: AtomicU64,
+    /// Until when the oldest entry may be out without keeping new ones away, in microseconds since the pool began;
+    /// [`Load::NOTHING_OUT`] when there is none.
+    cool_until: AtomicU64,
+    /// What an answer takes at least, in microseconds: the way there and back.
+    way_micros: AtomicU64,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            open: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
+            entries: AtomicUsize::new(0),
+            micros: AtomicU64::new(0),
+            slow_micros: AtomicU64::new(0),
+            cool_until: AtomicU64::new(Self::NOTHING_OUT),
+            way_micros: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Load {
+    /// See `cool_until`.
+    pub(crate) const NOTHING_OUT: u64 = u64::MAX;
+
+    /// Whether the oldest entry has been out for so long that new ones are better off elsewhere.
+    pub(crate) fn is_hot(&self, now_micros: u64) -> bool {
+        self.cool_until.load(Ordering::SeqCst) < now_micros
+    }
+
+    pub(crate) fn set_head(&self, cool_until: u64, way_micros: u64) {
+        self.cool_until.store(cool_until, Ordering::SeqCst);
+        self.way_micros.store(way_micros, Ordering::Relaxed);
+    }
+
+    pub(crate) fn way_micros(&self) -> u64 {
+        self.way_micros.load(Ordering::Relaxed)
+    }
+
+    /// Expected work of the slow entries, in microseconds.
+    pub(crate) fn slow_micros(&self) -> u64 {
+        self.slow_micros.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn entries(&self) -> usize {
         self.entries.load(Ordering::SeqCst)
     }
@@ -109,17 +153,25 @@ impl Load {
     pub(crate) fn add<W: Wire>(&self, entry: &Entry<W>) {
         self.entries.fetch_add(1, Ordering::SeqCst);
         self.micros.fetch_add(u64::from(entry.micros), Ordering::Relaxed);
+        if entry.class() == Class::Slow {
+            self.slow_micros.fetch_add(u64::from(entry.micros), Ordering::SeqCst);
+        }
     }
 
     /// No entry is left, whatever became of them; nobody may add one meanwhile.
     pub(crate) fn clear(&self) {
         self.entries.store(0, Ordering::SeqCst);
         self.micros.store(0, Ordering::Relaxed);
+        self.slow_micros.store(0, Ordering::SeqCst);
+        self.set_head(Self::NOTHING_OUT, 0);
     }
 
     pub(crate) fn sub<W: Wire>(&self, entry: &Entry<W>) {
         self.entries.fetch_sub(1, Ordering::SeqCst);
         self.micros.fetch_sub(u64::from(entry.micros), Ordering::Relaxed);
+        if entry.class() == Class::Slow {
+            self.slow_micros.fetch_sub(u64::from(entry.micros), Ordering::SeqCst);
+        }
     }
 }
 

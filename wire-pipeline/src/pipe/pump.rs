@@ -18,16 +18,16 @@ use crate::buffer::ReadBuffer;
 use crate::entry::Entry;
 use crate::faults;
 use crate::pipe::core::{Core, ExtractWhere};
-use crate::pipe::{Lane, LeaseId, Pipe};
+use crate::pipe::{Lane, LeaseId, Load, Pipe};
 use crate::pool::Shared;
 use crate::wire::{Connected, Driver, Fault, Occasion, Request, Wire};
 
 /// The coarse timer of a pipe; it runs only while something is out or waits.
 const TICK: Duration = Duration::from_millis(5);
-/// A head that has been out for longer than this and the way to the server keeps new work away, and gives back what is not sent.
+/// A head that has been out for longer than this and the way to the server keeps new work away.
+const HOT: Duration = Duration::from_millis(2);
+/// After this and the way to the server, what is not sent is given back.
 const OVERDUE: Duration = Duration::from_millis(5);
-/// A connection whose oldest answer is this far behind its asker's deadline is given up.
-const SILENT: Duration = Duration::from_secs(10);
 /// Reads in a row before the pump writes again.
 const READS_IN_A_ROW: usize = 16;
 
@@ -76,12 +76,22 @@ pub(crate) struct Pump<'a, D: Driver> {
     served: bool,
     /// It has let others go first since it read.
     rested: bool,
+    /// Since when the head is out, as everybody was told.
+    shown: Option<Instant>,
+    /// When the lease is to be reported as held for long.
+    report_at: Option<Instant>,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
-    pub(crate) fn new(shared: &'a Arc<Shared<D>>, pipe: &'a Pipe<D::Wire>, connected: Connected<D>) -> Self {
+    /// `took` is how long connecting took: the way to the server is not longer than that.
+    pub(crate) fn new(
+        shared: &'a Arc<Shared<D>>,
+        pipe: &'a Pipe<D::Wire>,
+        connected: Connected<D>,
+        took: Duration,
+    ) -> Self {
         let now = Instant::now();
-        let mut core = Core::new(connected.wire, shared.options.batches_out, now);
+        let mut core = Core::new(connected.wire, shared.options.batches_out, took, now);
         core.settle(Occasion::Connected, now);
         pipe.signal(|queue| queue.lane = Lane::Settling);
         Self {
@@ -99,6 +109,8 @@ impl<'a, D: Driver> Pump<'a, D> {
             ready: false,
             served: false,
             rested: false,
+            shown: None,
+            report_at: None,
         }
     }
 
@@ -233,17 +245,37 @@ impl<'a, D: Driver> Pump<'a, D> {
     }
 
     fn understand(&mut self, now: Instant) -> Result<(), Fault<D>> {
-        let (progress, received) = self.core.receive(&mut self.input, now);
+        let absent = self.absent(now);
+        let (progress, received) = self.core.receive(&mut self.input, now, absent);
         if progress.flights > 0 {
             self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
-            self.pipe.load.overdue.store(false, Ordering::Relaxed);
+            self.pipe.load.overdue.store(false, Ordering::SeqCst);
             self.served = true;
         }
         received
     }
 
+    /// For how long nobody looked: the timer was due that long ago. Neither a process that was stopped nor tasks that
+    /// hold up the runtime make a statement slow.
+    fn absent(&self, now: Instant) -> Duration {
+        if self.ticking { now.saturating_duration_since(self.tick.deadline()) } else { Duration::ZERO }
+    }
+
+    /// Tells whoever chooses a pipe how long the head may still take.
+    fn show_head(&mut self) {
+        let head = self.core.head_since();
+        if head == self.shown {
+            return;
+        }
+        self.shown = head;
+        let way = self.core.way();
+        let cool_until = head.map_or(Load::NOTHING_OUT, |since| self.shared.micros(since + way + HOT));
+        self.pipe.load.set_head(cool_until, u64::try_from(way.as_micros()).unwrap_or(u64::MAX));
+    }
+
     /// Hands finished entries their answers, outside of every lock.
     fn deliver(&mut self) {
+        self.show_head();
         if self.core.done.is_empty() {
             return;
         }
@@ -317,6 +349,9 @@ impl<'a, D: Driver> Pump<'a, D> {
     fn lease(&mut self, id: LeaseId) {
         self.core.set_ordered(true);
         self.stage = Stage::Leased(id);
+        let after = self.shared.options.lease_report_after;
+        let reported = !after.is_zero() && !self.shared.exclusive;
+        self.report_at = if reported { Instant::now().checked_add(after) } else { None };
     }
 
     fn advance_shared(&mut self, now: Instant) -> Result<Step, End<D>> {
@@ -391,6 +426,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             queue.lane = Lane::Settling;
             queue.returned = None;
             queue.pump_idle = false;
+            self.report_at = None;
             // What it was to open was never sent, and nobody else's request may take it along.
             let unused = (queue.opening.take(), self.core.take_opening());
             drop(queue);
@@ -472,10 +508,16 @@ impl<'a, D: Driver> Pump<'a, D> {
     fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let settling = matches!(self.stage, Stage::Settling { .. });
         if !self.ticking {
-            if self.core.is_empty() && !settling {
-                return Poll::Pending;
+            let idle = self.core.is_empty() && !settling;
+            match self.report_at {
+                _ if !idle => self.tick.as_mut().reset(Instant::now() + TICK),
+                // A lease that is held and not used is reported too.
+                Some(report_at) => {
+                    self.tick.as_mut().reset(report_at);
+                    return self.tick.as_mut().poll(cx);
+                }
+                None => return Poll::Pending,
             }
-            self.tick.as_mut().reset(Instant::now() + TICK);
             self.ticking = true;
         }
         ready!(self.tick.as_mut().poll(cx));
@@ -486,20 +528,23 @@ impl<'a, D: Driver> Pump<'a, D> {
     /// Deadlines, and whether the server is too slow for others to wait behind it.
     fn on_tick(&mut self) -> Result<(), End<D>> {
         let now = Instant::now();
+        self.report(now);
         self.core.expire(now);
         let expired =
             self.pipe.queue().entries.extract_where(|entry| entry.deadline <= now || entry.is_abandoned());
         for entry in expired {
-            self.core.withdraw(entry, faults::queue_timeout("no pipe could send it in time"));
+            let fault = self.core.not_sent(&entry, now);
+            self.core.withdraw(entry, fault);
         }
         self.reopen();
         self.deliver();
         if let Some(deadline) = self.core.head_deadline()
-            && now.saturating_duration_since(deadline) > SILENT
+            && now.saturating_duration_since(deadline) > self.shared.options.stall_timeout
         {
             return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
         }
-        if self.core.head_age(now) > OVERDUE + self.core.round_trip() {
+        let overdue = self.core.head_since().is_some_and(|since| now > since + OVERDUE + self.core.way());
+        if overdue {
             match self.stage {
                 Stage::Shared => {
                     self.pipe.load.overdue.store(true, Ordering::Relaxed);
@@ -515,6 +560,22 @@ impl<'a, D: Driver> Pump<'a, D> {
             }
         }
         Ok(())
+    }
+
+    /// Says once that the lease is held for long, and who has it.
+    fn report(&mut self, now: Instant) {
+        let Stage::Leased(id) = self.stage else { return };
+        if self.report_at.is_none_or(|report_at| now < report_at) {
+            return;
+        }
+        self.report_at = None;
+        if let Some(lease) = self.shared.desk.held(id) {
+            tracing::warn!(
+                taken_at = %lease.taken_at,
+                held_ms = u64::try_from(lease.held_for.as_millis()).unwrap_or(u64::MAX),
+                "a connection is leased for long (lease_report_after)"
+            );
+        }
     }
 
     /// The head is slow: what has not been sent goes to pipes that are not, as far as they have room.

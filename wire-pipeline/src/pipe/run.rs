@@ -1,11 +1,13 @@
 //! A pipe's life: connect, pump, and connect again.
 //!
-//! At most two handshakes of a pool run at a time, failures wait with back-off and jitter, and a pipe that has lived
-//! its time is replaced only when its successor is ready. Decides when to connect; how is the driver's.
+//! At most two handshakes of a pool run at a time, one pipe probes for all when the server refuses, waits back off with
+//! jitter, and a pipe that has lived its time is replaced only when its successor is ready. Decides when to connect; how
+//! is the driver's.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::faults;
@@ -31,19 +33,15 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
     loop {
         let connected = match successor.take() {
             Some(connected) => connected,
-            None => match shared.or_closing(connect(&shared)).await {
+            None => match shared.or_closing(connect_in_turn(&shared)).await {
                 None => return,
                 Some(Ok(connected)) => connected,
-                Some(Err(error)) => {
-                    shared.connect_failed(error);
-                    if shared.exclusive || shared.or_closing(sleep(backoff.next())).await.is_none() {
-                        return;
-                    }
-                    continue;
-                }
+                // Nobody tries again for a connection of its own.
+                Some(Err(error)) => return shared.connect_failed(error),
             },
         };
-        let mut pump = Pump::new(&shared, pipe, connected);
+        let Fresh { connected, took } = connected;
+        let mut pump = Pump::new(&shared, pipe, connected, took);
         let born = Instant::now();
         let lifetime = lifetimes.around(shared.options.max_lifetime);
         let (end, next) = live(&shared, &mut pump, lifetime, &mut backoff).await;
@@ -64,6 +62,7 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
                 let served = pump.was_ready();
                 pump.dismantle(&error);
                 if !served || shared.exclusive {
+                    shared.recovery.refused();
                     shared.connect_failed(error);
                 }
                 if shared.exclusive || shared.is_aborted() {
@@ -83,7 +82,7 @@ async fn live<D: Driver>(
     pump: &mut Pump<'_, D>,
     lifetime: Duration,
     backoff: &mut Backoff,
-) -> (End<D>, Option<Connected<D>>) {
+) -> (End<D>, Option<Fresh<D>>) {
     if lifetime.is_zero() || shared.exclusive {
         return (pump.run().await, None);
     }
@@ -106,7 +105,7 @@ async fn live<D: Driver>(
         let connected = tokio::select! {
             biased;
             end = pump.run() => return (end, None),
-            connected = connect(shared) => connected,
+            connected = async { connect(shared, handshake(shared).await?).await } => connected,
         };
         match connected {
             Ok(connected) => {
@@ -119,12 +118,62 @@ async fn live<D: Driver>(
     }
 }
 
-async fn connect<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Connected<D>, Fault<D>> {
-    let _turn = shared.handshakes.acquire().await.map_err(|_| faults::closed())?;
+/// A connection that nobody has used.
+struct Fresh<D: Driver> {
+    connected: Connected<D>,
+    /// How long connecting took.
+    took: Duration,
+}
+
+/// Connects, however long it takes; while the server refuses, one pipe after the other. Fails only for a connection of
+/// its own.
+async fn connect_in_turn<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Fresh<D>, Fault<D>> {
+    loop {
+        let Some(mut probe) = shared.recovery.turn().await else {
+            let turn = handshake(shared).await?;
+            if shared.recovery.is_refused() {
+                // Meanwhile another one was.
+                continue;
+            }
+            match connect(shared, turn).await {
+                Err(error) if !shared.exclusive => {
+                    shared.recovery.refused();
+                    shared.connect_failed(error);
+                    continue;
+                }
+                result => return result,
+            }
+        };
+        loop {
+            sleep(probe.next()).await;
+            match connect(shared, handshake(shared).await?).await {
+                Ok(connected) => {
+                    shared.recovery.over(probe);
+                    return Ok(connected);
+                }
+                Err(error) => shared.connect_failed(error),
+            }
+        }
+    }
+}
+
+/// The right to shake hands.
+async fn handshake<D: Driver>(shared: &Shared<D>) -> Result<SemaphorePermit<'_>, Fault<D>> {
+    shared.handshakes.acquire().await.map_err(|_| faults::closed())
+}
+
+async fn connect<D: Driver>(
+    shared: &Arc<Shared<D>>,
+    _turn: SemaphorePermit<'_>,
+) -> Result<Fresh<D>, Fault<D>> {
     let limit = shared.options.connect_timeout;
+    let began = Instant::now();
     // What provides passwords and the like is the user's, and may panic.
     match timeout(limit, unpanicked(shared.driver.connect(&shared.budget))).await {
-        Ok(result) => result.unwrap_or_else(|| Err(faults::panicked())),
+        Ok(result) => {
+            let connected = result.unwrap_or_else(|| Err(faults::panicked()))?;
+            Ok(Fresh { connected, took: began.elapsed() })
+        }
         Err(_) => Err(faults::connect_timeout(limit)),
     }
 }

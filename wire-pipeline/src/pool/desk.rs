@@ -4,8 +4,8 @@
 //! at once. A waiter that has gone is passed over: the lease handed to it returns by being dropped.
 
 use std::collections::VecDeque;
+use std::panic::Location;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use crate::faults;
 use crate::lease::Lease;
 use crate::pipe::{Lane, LeaseId, Pipe};
 use crate::pool::Shared;
+use crate::stats::LeaseStats;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::wire::{Driver, Fault};
 
@@ -23,14 +24,34 @@ pub(crate) struct Desk<D: Driver> {
 }
 
 struct State<D: Driver> {
-    waiters: VecDeque<oneshot::Sender<Lease<D>>>,
-    /// Since when each lease is held.
-    held: Vec<(LeaseId, Instant)>,
+    waiters: VecDeque<Waiter<D>>,
+    /// Oldest first.
+    held: Vec<Held>,
     draining: bool,
     /// A pipe became free, or a waiter came, while `draining` was set.
     missed: bool,
     next: u64,
     closed: bool,
+}
+
+/// Somebody who waits for a lease.
+struct Waiter<D: Driver> {
+    slot: oneshot::Sender<Lease<D>>,
+    place: &'static Location<'static>,
+}
+
+/// A lease, since when it is held, and where in the code it was taken.
+#[derive(Clone, Copy)]
+struct Held {
+    id: LeaseId,
+    since: Instant,
+    place: &'static Location<'static>,
+}
+
+impl Held {
+    fn stats(&self) -> LeaseStats {
+        LeaseStats { held_for: self.since.elapsed(), taken_at: self.place }
+    }
 }
 
 impl<D: Driver> Desk<D> {
@@ -50,18 +71,28 @@ impl<D: Driver> Desk<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leases held, and callers that wait.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    /// Leases held, and the number of callers that wait.
+    pub(crate) fn stats(&self) -> (Vec<LeaseStats>, usize) {
         let state = self.state();
-        (state.held.len(), state.waiters.iter().filter(|waiter| !waiter.is_closed()).count())
+        let waiting = state.waiters.iter().filter(|waiter| !waiter.slot.is_closed()).count();
+        (state.held.iter().map(Held::stats).collect(), waiting)
+    }
+
+    /// One lease that is held.
+    pub(crate) fn held(&self, id: LeaseId) -> Option<LeaseStats> {
+        self.state().held.iter().find(|held| held.id == id).map(Held::stats)
     }
 
     /// Waits for a lease. Cancel safe.
-    pub(crate) async fn acquire(&self, shared: &Arc<Shared<D>>) -> Result<Lease<D>, Fault<D>> {
+    pub(crate) async fn acquire(
+        &self,
+        shared: &Arc<Shared<D>>,
+        place: &'static Location<'static>,
+    ) -> Result<Lease<D>, Fault<D>> {
         if self.most == 0 {
             return Err(faults::no_leases());
         }
-        let waiter = self.reserve();
+        let waiter = self.reserve(place);
         self.turn(shared);
         let limit = shared.options.acquire_timeout;
         match shared.until(Instant::now() + limit, waiter).await {
@@ -69,22 +100,21 @@ impl<D: Driver> Desk<D> {
             Some(Err(_)) => Err(shared.ended()),
             None if shared.has_ended() => Err(shared.ended()),
             None => {
-                let state = self.state();
-                let oldest =
-                    state.held.iter().map(|(_, since)| since.elapsed()).max().unwrap_or(Duration::ZERO);
-                let held = state.held.len();
-                drop(state);
-                if held < self.most {
-                    return Err(shared.with_cause(faults::nothing_to_lease(limit, held, self.most)));
+                let (held, _) = self.stats();
+                match held.first() {
+                    Some(oldest) if held.len() >= self.most => {
+                        Err(faults::lease_timeout(limit, held.len(), self.most, oldest))
+                    }
+                    _ => Err(shared.with_cause(faults::nothing_to_lease(limit, held.len(), self.most))),
                 }
-                Err(faults::lease_timeout(limit, held, self.most, oldest))
             }
         }
     }
 
     /// A place in the queue of waiters.
-    pub(crate) fn reserve(&self) -> oneshot::Receiver<Lease<D>> {
-        let (waiter, lease) = oneshot::channel();
+    pub(crate) fn reserve(&self, place: &'static Location<'static>) -> oneshot::Receiver<Lease<D>> {
+        let (slot, lease) = oneshot::channel();
+        let waiter = Waiter { slot, place };
         let mut state = self.state();
         if !state.closed {
             state.waiters.push_back(waiter);
@@ -156,7 +186,7 @@ impl<D: Driver> Desk<D> {
 
     /// A lease is over.
     pub(crate) fn ended(&self, id: LeaseId) {
-        self.state().held.retain(|(held, _)| *held != id);
+        self.state().held.retain(|held| held.id != id);
     }
 
     /// A pipe is free and its session is right: the lease of the first who still waits, if anybody does. The last one
@@ -171,9 +201,9 @@ impl<D: Driver> Desk<D> {
             let id = LeaseId(state.next);
             // Another one may have been handed over since this pipe was asked to drain.
             let waiter = if state.held.len() < self.most { state.waiters.pop_front() } else { None };
-            if waiter.is_some() {
+            if let Some(waiter) = &waiter {
                 state.next += 1;
-                state.held.push((id, Instant::now()));
+                state.held.push(Held { id, since: Instant::now(), place: waiter.place });
             }
             (waiter, id, gone)
         };
@@ -188,7 +218,7 @@ impl<D: Driver> Desk<D> {
         };
         drop(unused);
         // If the waiter has gone meanwhile, the lease is dropped here, and thereby returned.
-        let _ = waiter.send(Lease::new(Arc::clone(shared), pipe.id, id));
+        let _ = waiter.slot.send(Lease::new(Arc::clone(shared), pipe.id, id));
         Some(id)
     }
 }
@@ -196,16 +226,16 @@ impl<D: Driver> Desk<D> {
 impl<D: Driver> State<D> {
     /// Somebody waits, and not all leases are held.
     fn may_lease(&self, most: usize) -> bool {
-        self.held.len() < most && self.waiters.iter().any(|waiter| !waiter.is_closed())
+        self.held.len() < most && self.waiters.iter().any(|waiter| !waiter.slot.is_closed())
     }
 
     /// Takes out waiters that have gone, to be dropped outside of the lock.
-    fn forget_gone(&mut self) -> Vec<oneshot::Sender<Lease<D>>> {
-        if !self.waiters.iter().any(oneshot::Sender::is_closed) {
+    fn forget_gone(&mut self) -> Vec<Waiter<D>> {
+        if !self.waiters.iter().any(|waiter| waiter.slot.is_closed()) {
             return Vec::new();
         }
         let (gone, waiting) =
-            std::mem::take(&mut self.waiters).into_iter().partition(oneshot::Sender::is_closed);
+            std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.slot.is_closed());
         self.waiters = waiting;
         let gone: VecDeque<_> = gone;
         gone.into()

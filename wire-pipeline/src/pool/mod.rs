@@ -1,14 +1,17 @@
 //! A fixed set of pipes behind one cheap handle.
 //!
 //! [`Pool`] is what drivers wrap; `Shared` is what its pipes know of each other. Choosing a pipe is in `route`,
-//! requests that no pipe can take wait in `overflow`, leases are given out by `desk`.
+//! requests that no pipe can take wait in `overflow`, leases are given out by `desk`, and
+//! `recovery` says who connects while the server refuses.
 
 pub(crate) mod desk;
 mod overflow;
+mod recovery;
 mod route;
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::answer::Budget;
-use crate::entry::{Entry, Reply};
+use crate::entry::{Class, Entry, Reply};
 use crate::error::Outcome;
 use crate::faults;
 use crate::gate::{Gate, Pass};
@@ -25,11 +28,12 @@ use crate::lease::Lease;
 use crate::options::Options;
 use crate::pipe::{Lane, Pipe, PipeId};
 use crate::stats::{PipeState, PipeStats, PoolStats};
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::wire::{AnswerOf, Driver, Fault, Request, RequestOf};
 
 use desk::Desk;
 use overflow::Overflow;
+use recovery::Recovery;
 
 /// Handshakes of one pool that may run at a time.
 const HANDSHAKES: usize = 2;
@@ -79,19 +83,24 @@ impl<D: Driver> Pool<D> {
     /// and discarded.
     pub async fn submit(&self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
         let shared = self.shared();
+        let since = Instant::now();
         let pass = match shared.gate.try_enter(request.bytes()) {
             Some(pass) => pass,
-            None => shared.wait_for_room(&shared.gate, request.bytes(), deadline).await?,
+            None => shared.wait_for_room(&shared.gate, request.bytes(), since, deadline).await?,
         };
-        let (entry, answer) = Entry::new(request, deadline, Some(pass));
+        let (entry, answer) = Entry::new(request, since, deadline, Some(pass));
         shared.place(entry);
         received::<D>(answer.await)
     }
 
     /// Takes one pipe out of sharing. Waits in order of arrival, at most `acquire_timeout`.
-    pub async fn lease(&self) -> Result<Lease<D>, Fault<D>> {
-        let shared = self.shared();
-        shared.desk.acquire(shared).await
+    ///
+    /// Reports of leases that are held for long name the caller's place in the code. Cancel safe: giving up loses the
+    /// place in the order and nothing else.
+    #[track_caller]
+    pub fn lease(&self) -> impl Future<Output = Result<Lease<D>, Fault<D>>> + Send + use<'_, D> {
+        let (shared, holder) = (self.shared(), Location::caller());
+        async move { shared.desk.acquire(shared, holder).await }
     }
 
     /// Takes no new requests, finishes what is out for at most `limit`, says goodbye, and returns when every pipe
@@ -132,11 +141,26 @@ impl<D: Driver> Pool<D> {
     }
 }
 
+#[cfg(test)]
+impl<D: Driver> Pool<D> {
+    /// A pool whose pipes are the caller's to run; nobody keeps the deadlines of what waits.
+    pub(crate) fn with_own_tasks(
+        driver: D,
+        options: Options,
+    ) -> (Self, Vec<impl Future<Output = ()> + Send + 'static>) {
+        let shared = Shared::new(driver, options, false);
+        shared.running.send_replace(shared.pipes.len());
+        let run = |pipe: &Pipe<D::Wire>| crate::pipe::run::run(Arc::clone(&shared), pipe.id);
+        let pipes = shared.pipes.iter().map(run).collect();
+        (Self { handle: Arc::new(HandleGuard { shared }) }, pipes)
+    }
+}
+
 /// Connects once, without a pool: a lease whose pipe ends with it.
 pub async fn exclusive<D: Driver>(driver: D, options: Options) -> Result<Lease<D>, Fault<D>> {
     let options = Options { connections: 1, ..options };
     let shared = Shared::new(driver, options, true);
-    let lease = shared.desk.reserve();
+    let lease = shared.desk.reserve(Location::caller());
     shared.spawn_all();
     shared.ready().await?;
     lease.await.map_err(|_| faults::closed())
@@ -161,6 +185,7 @@ pub(crate) struct Shared<D: Driver> {
     /// One connection for one owner: no sharing, no second connection.
     pub(crate) exclusive: bool,
     pub(crate) handshakes: Semaphore,
+    pub(crate) recovery: Recovery,
     /// Held while a pipe is replaced: one at a time.
     pub(crate) retiring: Mutex<()>,
     /// Turns to true when the pool takes no new requests.
@@ -172,6 +197,9 @@ pub(crate) struct Shared<D: Driver> {
     runtime: Handle,
     /// Where the search for a pipe begins.
     rotation: AtomicUsize,
+    began: Instant,
+    /// When a quick request came last, roughly, in microseconds since the pool began.
+    quick_at: AtomicU64,
 }
 
 /// How connecting went.
@@ -197,6 +225,7 @@ impl<D: Driver> Shared<D> {
             desk: Desk::new(max_leases),
             exclusive,
             handshakes: Semaphore::new(HANDSHAKES),
+            recovery: Recovery::new(options.seed),
             retiring: Mutex::new(()),
             closing: watch::Sender::new(false),
             aborted: AtomicBool::new(false),
@@ -204,6 +233,8 @@ impl<D: Driver> Shared<D> {
             health: watch::Sender::new(Health { up: false, failure: None }),
             runtime: Handle::current(),
             rotation: AtomicUsize::new(0),
+            began: Instant::now(),
+            quick_at: AtomicU64::new(0),
             driver,
             options,
         })
@@ -251,19 +282,22 @@ impl<D: Driver> Shared<D> {
         &self,
         gate: &Arc<Gate>,
         bytes: usize,
+        since: Instant,
         deadline: Instant,
     ) -> Result<Pass, Fault<D>> {
         match self.until(deadline, gate.enter(bytes)).await {
             Some(Some(pass)) => Ok(pass),
             Some(None) => Err(self.ended()),
             None if self.has_ended() => Err(self.ended()),
-            None => Err(self.queue_timeout("the pool is full (max_in_flight, queue_bytes or answer_budget)")),
+            None => Err(self.with_cause(faults::no_room(since.elapsed(), &gate.fill()))),
         }
     }
 
-    /// A queue timeout that says why no pipe helped.
-    fn queue_timeout(&self, waiting: &'static str) -> Fault<D> {
-        self.with_cause(faults::queue_timeout(waiting))
+    /// Why no pipe has taken an entry that waits since `since`.
+    fn not_taken(&self, since: Instant) -> Fault<D> {
+        let open = self.pipes.iter().filter(|pipe| pipe.load.open.load(Ordering::SeqCst)).count();
+        let waiting = self.overflow.len(Class::Fast) + self.overflow.len(Class::Slow);
+        self.with_cause(faults::not_taken(since.elapsed(), waiting, open, self.pipes.len()))
     }
 
     /// The error, with the reason for which connections are missing if they are.
@@ -384,7 +418,7 @@ impl<D: Driver> Shared<D> {
 
     /// Nobody will serve what waits.
     fn fail_overflow(&self) {
-        for entry in self.overflow.take_all() {
+        for entry in self.overflow.take_where(|_| true) {
             entry.fail(self.ended());
         }
     }
@@ -399,11 +433,12 @@ impl<D: Driver> Shared<D> {
     }
 
     fn stats(&self) -> PoolStats {
-        let (leased, waiting_for_lease) = self.desk.counts();
+        let (leases, waiting_for_lease) = self.desk.stats();
         PoolStats {
             pipes: self.pipes.iter().map(pipe_stats).collect(),
-            waiting: self.overflow.len(),
-            leased,
+            waiting: self.overflow.len(Class::Fast) + self.overflow.len(Class::Slow),
+            leased: leases.len(),
+            leases,
             waiting_for_lease,
             answer_bytes: self.budget.held(),
         }

@@ -1,6 +1,6 @@
-//! Entries that no pipe can take at the moment: all are full, leased, or without a connection.
+//! Entries that no pipe can take at the moment: all are full, hot, leased, or without a connection.
 //!
-//! Bounded by the gate, which admits no more entries than all pipes together may have. Oldest first.
+//! Bounded by the gate, which admits no more entries than all pipes together may have. Oldest first within a class.
 
 use std::collections::VecDeque;
 use std::sync::Weak;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::entry::Entry;
+use crate::entry::{Class, Entry};
 use crate::pipe::core::ExtractWhere;
 use crate::pool::Shared;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
@@ -19,34 +19,48 @@ use crate::wire::{Driver, Wire};
 const TICK: Duration = Duration::from_millis(10);
 
 pub(crate) struct Overflow<W: Wire> {
+    fast: Waiting<W>,
+    slow: Waiting<W>,
+    filled: std::sync::Arc<Notify>,
+}
+
+/// The waiting queue of one class.
+struct Waiting<W: Wire> {
     entries: Mutex<VecDeque<Entry<W>>>,
     /// Read without the lock on every submission.
     len: AtomicUsize,
-    filled: std::sync::Arc<Notify>,
 }
 
 impl<W: Wire> Overflow<W> {
     pub(crate) fn new() -> Self {
-        Self { entries: Mutex::default(), len: AtomicUsize::new(0), filled: std::sync::Arc::default() }
+        let waiting = || Waiting { entries: Mutex::default(), len: AtomicUsize::new(0) };
+        Self { fast: waiting(), slow: waiting(), filled: std::sync::Arc::default() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::SeqCst)
+    fn of(&self, class: Class) -> &Waiting<W> {
+        match class {
+            Class::Fast => &self.fast,
+            Class::Slow => &self.slow,
+        }
+    }
+
+    pub(crate) fn len(&self, class: Class) -> usize {
+        self.of(class).len.load(Ordering::SeqCst)
     }
 
     pub(crate) fn push(&self, entry: Entry<W>) {
-        self.change(|entries| entries.push_back(entry));
+        self.of(entry.class()).change(|entries| entries.push_back(entry));
         self.filled.notify_one();
     }
 
     /// The oldest, without a lock when there is none.
-    pub(crate) fn pop_some(&self) -> Option<Entry<W>> {
-        if self.len() == 0 { None } else { self.change(VecDeque::pop_front) }
+    pub(crate) fn pop_some(&self, class: Class) -> Option<Entry<W>> {
+        if self.len(class) == 0 { None } else { self.of(class).change(VecDeque::pop_front) }
     }
 
     /// Puts back what was popped.
     pub(crate) fn unpop(&self, entry: Entry<W>) {
-        self.change(|entries| entries.push_front(entry));
+        self.of(entry.class()).change(|entries| entries.push_front(entry));
         self.filled.notify_one();
     }
 
@@ -55,10 +69,15 @@ impl<W: Wire> Overflow<W> {
         self.filled.notify_one();
     }
 
-    pub(crate) fn take_all(&self) -> VecDeque<Entry<W>> {
-        self.change(std::mem::take)
+    /// Takes out what matches.
+    pub(crate) fn take_where(&self, mut matches: impl FnMut(&Entry<W>) -> bool) -> Vec<Entry<W>> {
+        let mut taken = self.fast.change(|entries| entries.extract_where(&mut matches));
+        taken.append(&mut self.slow.change(|entries| entries.extract_where(&mut matches)));
+        taken
     }
+}
 
+impl<W: Wire> Waiting<W> {
     fn change<T>(&self, change: impl FnOnce(&mut VecDeque<Entry<W>>) -> T) -> T {
         let mut entries: MutexGuard<'_, _> = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut entries);
@@ -75,7 +94,7 @@ pub(crate) async fn keep<D: Driver>(shared: Weak<Shared<D>>) {
             return;
         };
         let Some(strong) = shared.upgrade() else { return };
-        if strong.overflow.len() == 0 {
+        if !strong.has_overflow() {
             if strong.has_ended() {
                 return;
             }
@@ -84,14 +103,14 @@ pub(crate) async fn keep<D: Driver>(shared: Weak<Shared<D>>) {
             continue;
         }
         let now = Instant::now();
-        let expired = strong
-            .overflow
-            .change(|entries| entries.extract_where(|entry| entry.deadline <= now || entry.is_abandoned()));
+        let expired = strong.overflow.take_where(|entry| entry.deadline <= now || entry.is_abandoned());
         for entry in expired {
-            entry.fail(strong.queue_timeout("no pipe could take it"));
+            let fault = strong.not_taken(entry.since);
+            entry.fail(fault);
         }
         // A pipe that got room while nobody looked.
         strong.serve_overflow();
+        strong.serve_patient();
         drop(strong);
         sleep(TICK).await;
     }

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use wire_pipeline::answer::{Budget, Chunks, Collector};
 use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::error::{Error, ErrorKind, Outcome, ServerError};
+use wire_pipeline::estimate::Estimate;
 use wire_pipeline::wire::{
     Condition, Connected, Driver, Framed, Occasion, Opening, ParkKey, Received, Request, Wire,
 };
@@ -87,6 +88,7 @@ pub struct Ask {
     refused: bool,
     panics: bool,
     opening: Option<u32>,
+    estimate: Option<Arc<Estimate>>,
 }
 
 /// A request that the server answers at once with nothing.
@@ -111,6 +113,7 @@ fn own(kind: u8, id: u32) -> Ask {
         refused: false,
         panics: false,
         opening: None,
+        estimate: None,
     }
 }
 
@@ -123,6 +126,11 @@ impl Ask {
     /// How long the server works on it.
     pub fn takes(self, time: Duration) -> Self {
         Self { delay: time.as_millis() as u32, ..self }
+    }
+
+    /// How long it takes is learnt, together with others that say so.
+    pub fn learns(self, estimate: &Arc<Estimate>) -> Self {
+        Self { estimate: Some(Arc::clone(estimate)), ..self }
     }
 
     /// Bytes of the request beyond its header.
@@ -194,10 +202,14 @@ impl Request for Ask {
     }
 
     fn expected_micros(&self) -> u32 {
-        100
+        self.estimate.as_ref().map_or(100, |estimate| estimate.expected_micros())
     }
 
-    fn observed_micros(&self, _: u32) {}
+    fn observed_micros(&self, micros: u32) {
+        if let Some(estimate) = &self.estimate {
+            estimate.observed_micros(micros);
+        }
+    }
 
     fn open(&mut self, Opening(opening): Opening<Self>) {
         assert_eq!(self.opening.replace(opening.id), None, "opened twice");

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use postgres_types::Type;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::{Out, ReadBuffer};
+use wire_pipeline::row::Rows as _;
 use wire_pipeline::wire::{Condition, Framed, Opening, Received, Request as _, Wire as _};
 
 use super::super::answer::{Answer, Ran};

@@ -16,12 +16,12 @@ use wire_pipeline::buffer::ReadBuffer;
 use wire_pipeline::wire::{Connected, Driver};
 use wire_pipeline::{Lease, Options, Pool};
 
-use super::answer::Answer;
-use super::command::Bound;
-use super::packet::{Header, Packets};
-use super::request::Request;
-use super::wire::MySqlWire;
 use crate::error::{ErrorKind, Fault, Outcome};
+use crate::protocol::answer::Answer;
+use crate::protocol::command::Bound;
+use crate::protocol::packet::{Header, Packets};
+use crate::protocol::request::Request;
+use crate::protocol::wire::MySqlWire;
 use crate::statement::Learned;
 
 const SECOND: Duration = Duration::from_secs(1);

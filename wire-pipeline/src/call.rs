@@ -1,0 +1,322 @@
+//! How calls reach a pipe: their settings, where their requests go, and the order that they keep on a lease.
+//!
+//! A driver's call looks its statement up, encodes, submits and decodes; this module is the submitting. Knows what a
+//! call must know of the others on its lease; it must not know what a request says.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind, Outcome, Phase, ServerError};
+use crate::lease::Lease;
+use crate::pool::Pool;
+use crate::wire::{AnswerOf, Driver, Fault, RequestOf};
+
+/// Settings of single calls; a driver's pool takes them with `with`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallOptions {
+    timeout: Option<Duration>,
+    idempotent: bool,
+}
+
+impl CallOptions {
+    /// The pool's settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a longer time is cut to.
+    const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+    /// The time for queueing, sending and answering together; the pool's `query_timeout` unless set. At most 7 days.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The statements may be run again when a connection is lost and it is not known whether they ran.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// Whether they were said to be [`idempotent`](Self::idempotent).
+    pub fn is_idempotent(self) -> bool {
+        self.idempotent
+    }
+
+    /// When a call that begins now must be over; `usual` is the pool's `query_timeout`.
+    pub fn deadline(self, usual: Duration) -> Instant {
+        Instant::now() + self.timeout.unwrap_or(usual).min(Self::LONGEST)
+    }
+}
+
+/// Where a call's requests go.
+pub enum Lane<'a, D: Driver> {
+    /// Any shared pipe.
+    Shared(&'a Pool<D>),
+    /// One pipe.
+    Leased(&'a Leased<D>),
+}
+
+// By hand: deriving would ask `D: Copy`.
+impl<D: Driver> Clone for Lane<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Driver> Copy for Lane<'_, D> {}
+
+impl<'a, D: Driver> Lane<'a, D> {
+    /// Whether requests go to whichever pipe is expected to answer first.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// The lease, if it is a transaction's.
+    pub fn transaction(self) -> Option<&'a Leased<D>> {
+        match self {
+            Self::Leased(leased) if leased.takes == Takes::InTransaction => Some(leased),
+            Self::Leased(_) | Self::Shared(_) => None,
+        }
+    }
+
+    /// Sends a request and waits for its answer, whoever has the turn.
+    pub async fn submit(self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
+        match self {
+            Self::Shared(pool) => pool.submit(request, deadline).await,
+            Self::Leased(leased) => leased.lease.submit(request, deadline).await,
+        }
+    }
+}
+
+/// A lease as calls see it.
+pub struct Leased<D: Driver> {
+    /// The lease.
+    pub lease: Lease<D>,
+    /// What it takes besides plain statements.
+    pub takes: Takes,
+    /// Calls under way: only one that is alone may be run again without changing the order.
+    calls: AtomicUsize,
+    /// Held from a call's first poll until its request has its place: neither a call that must first ask what its
+    /// statement is, nor a large one that waits for room, is overtaken.
+    order: Mutex<()>,
+    /// A call was dropped before its answer came.
+    unanswered: AtomicBool,
+    /// A script has ended the transaction.
+    over: AtomicBool,
+}
+
+/// What a lease takes besides plain statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// Everything that belongs to a session.
+    Everything,
+    /// One script, with which the lease ends.
+    OneScript,
+    /// Everything but what would end the transaction behind the handle's back.
+    InTransaction,
+}
+
+impl<D: Driver> Leased<D> {
+    /// A lease that no call has used yet.
+    pub fn new(lease: Lease<D>, takes: Takes) -> Self {
+        Self {
+            lease,
+            takes,
+            calls: AtomicUsize::new(0),
+            order: Mutex::new(()),
+            unanswered: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends requests without waiting for answers in between, and waits for all of the answers, which come back in the
+    /// same order. They end with the first request that could not be sent.
+    pub async fn submit_all(
+        &self,
+        requests: impl Iterator<Item = RequestOf<D>> + Send,
+        deadline: Instant,
+    ) -> Result<Vec<Result<AnswerOf<D>, Fault<D>>>, Fault<D>> {
+        let mut call = Call::begin(Lane::Leased(self));
+        let turn = call.take_turn(deadline).await?;
+        let mut waiting = Vec::with_capacity(requests.size_hint().0);
+        let mut not_sent = None;
+        for request in requests {
+            call.open += 1;
+            match self.lease.enqueue(request, deadline).await {
+                Ok(answer) => waiting.push(Box::pin(answer)),
+                Err(error) => {
+                    call.open -= 1;
+                    not_sent = Some(Err(error));
+                    break;
+                }
+            }
+        }
+        drop(turn);
+        let mut answers = Vec::with_capacity(waiting.len() + 1);
+        for answer in waiting {
+            answers.push(answer.await);
+            call.open -= 1;
+        }
+        answers.extend(not_sent);
+        Ok(answers)
+    }
+
+    /// Whether a call was dropped before its answer came, so that nobody has seen how it went.
+    pub fn has_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Acquire)
+    }
+
+    /// A script has ended the transaction, which was found out afterwards.
+    pub fn set_over(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Fails when a script has ended the transaction: what follows would not be part of it.
+    pub fn check_not_over(&self) -> Result<(), Fault<D>> {
+        if self.over.load(Ordering::Acquire) {
+            return Err(not_here("a script has ended this transaction; begin a new one"));
+        }
+        Ok(())
+    }
+}
+
+/// A call under way.
+pub struct Call<'a, D: Driver> {
+    lane: Lane<'a, D>,
+    /// It is part of another call, which has the turn.
+    within: bool,
+    /// Requests of it that have no answer yet.
+    open: usize,
+}
+
+impl<'a, D: Driver> Call<'a, D> {
+    /// Begins a call.
+    pub fn begin(lane: Lane<'a, D>) -> Self {
+        if let Lane::Leased(leased) = lane {
+            leased.calls.fetch_add(1, Ordering::AcqRel);
+        }
+        Self { lane, within: false, open: 0 }
+    }
+
+    /// Begins a call on behalf of one that has the turn.
+    pub fn begin_within(lane: Lane<'a, D>) -> Self {
+        let mut call = Self::begin(lane);
+        call.within = true;
+        call
+    }
+
+    /// Running it again changes no order.
+    pub fn is_alone(&self) -> bool {
+        match self.lane {
+            Lane::Shared(_) => true,
+            Lane::Leased(leased) => leased.calls.load(Ordering::Acquire) == 1,
+        }
+    }
+
+    /// On a lease, waits until the calls that were polled before this one have their places.
+    pub async fn take_turn(&self, deadline: Instant) -> Result<Turn<'a>, Fault<D>> {
+        let Lane::Leased(leased) = self.lane else { return Ok(Turn(None)) };
+        if self.within {
+            return Ok(Turn(None));
+        }
+        if let Ok(turn) = leased.order.try_lock() {
+            return Ok(Turn(Some(turn)));
+        }
+        match leased.lease.until(deadline, leased.order.lock()).await {
+            Some(turn) => Ok(Turn(Some(turn))),
+            // The lease is over, and what is submitted to it says so.
+            None if Instant::now() < deadline => Ok(Turn(None)),
+            None => Err(Error::timeout(
+                Phase::Queue,
+                Outcome::NotSent,
+                "timed out in phase queue: calls that were made before on this connection were not sent yet",
+            )),
+        }
+    }
+
+    /// Sends a request and waits for its answer; the turn is given on as soon as the request has its place.
+    pub async fn submit(
+        &mut self,
+        request: RequestOf<D>,
+        deadline: Instant,
+        turn: Turn<'_>,
+    ) -> Result<AnswerOf<D>, Fault<D>> {
+        match self.lane {
+            Lane::Shared(pool) => pool.submit(request, deadline).await,
+            Lane::Leased(leased) => {
+                self.open += 1;
+                let answer = match leased.lease.enqueue(request, deadline).await {
+                    Ok(answer) => {
+                        drop(turn);
+                        answer.await
+                    }
+                    Err(error) => Err(error),
+                };
+                self.open -= 1;
+                answer
+            }
+        }
+    }
+}
+
+impl<D: Driver> Drop for Call<'_, D> {
+    fn drop(&mut self) {
+        let Lane::Leased(leased) = self.lane else { return };
+        if self.open > 0 {
+            leased.unanswered.store(true, Ordering::Release);
+        }
+        leased.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The right to take the next place on a lease. Shared pipes need none.
+pub struct Turn<'a>(#[expect(dead_code, reason = "held, never looked at")] Option<MutexGuard<'a, ()>>);
+
+/// A statement of a transaction on a shared pipe.
+#[cold]
+pub fn needs_transaction<S: ServerError>() -> Error<S> {
+    not_here(
+        "a transaction on a shared connection would swallow the statements of others; use pool.begin(), or \
+         pool.session() for statements of your own",
+    )
+}
+
+/// A statement that changes the session on a shared pipe.
+#[cold]
+pub fn needs_session<S: ServerError>() -> Error<S> {
+    not_here("this statement changes or needs the session of a shared connection; use pool.session()")
+}
+
+/// A statement that ends a transaction, inside of one.
+#[cold]
+pub fn ends_transaction<S: ServerError>() -> Error<S> {
+    not_here(
+        "this statement would end the transaction behind its handle's back; use commit() or rollback(), or \
+         pool.session() for statements of your own",
+    )
+}
+
+/// A statement that may not run where it was given, and is not sent.
+#[cold]
+pub fn not_here<S: ServerError>(message: &'static str) -> Error<S> {
+    Error::new(ErrorKind::SessionState, Outcome::NotSent, message)
+}
+
+/// An answer that does not belong to its request: a fault of the driver's.
+#[cold]
+pub fn mixed_up<S: ServerError>() -> Error<S> {
+    Error::new(ErrorKind::Protocol, Outcome::Unknown, "an answer of another kind than the request")
+}
+
+/// The same error, told of one statement of several.
+#[cold]
+pub fn in_batch<S: ServerError>(index: usize, error: Error<S>) -> Error<S> {
+    error.context(format_args!("batch item {index}"))
+}
