@@ -12,12 +12,19 @@ enum Driver {
 use Driver::{MySql as My, Postgres as Pg};
 
 const PINNED: &[(Driver, u64, &str)] = &[
-    (Pg, 160, "BEGIN failed, and what was sent behind the transaction's first statement ran outside of it"),
+    (Pg, 60, "BEGIN failed, and what was sent behind the transaction's first statement ran outside of it"),
     (Pg, 69, "the same, where the first statement had to be learnt"),
+    (Pg, 160, "the same, with several statements behind it"),
     (Pg, 172, "the same, and one of its writes was there although COMMIT had failed"),
-    (My, 140, "a transaction that was rolled back by its return was committed, because ROLLBACK was refused"),
-    (Pg, 458, "an idempotent read ran, its connection was lost, and the second run's NotSent was reported"),
-    (Pg, 2362, "the same, because the pool was closed meanwhile"),
+    (
+        My,
+        69,
+        "a transaction that came back was committed, because its ROLLBACK was refused and autocommit went on",
+    ),
+    (My, 140, "the same, of a transaction whose rollback() was dropped half-way"),
+    (Pg, 281, "an idempotent read ran, its connection was lost, and the second run's NotSent was reported"),
+    (Pg, 828, "the same"),
+    (My, 191, "the same in the other driver"),
     (My, 1457, "the same in the other driver"),
 ];
 
