@@ -35,10 +35,10 @@ pub(crate) mod points {
         IN_MODEL.set(false);
     }
 
-    /// Here another task may go first.
+    /// Here another task may go first. Not by `yield_now`, which wakes the task itself and would hide a lost wake-up.
     pub(crate) fn point() {
         if IN_MODEL.get() {
-            shuttle::thread::yield_now();
+            shuttle::thread::sleep(std::time::Duration::ZERO);
         }
     }
 
@@ -57,7 +57,8 @@ pub(crate) mod points {
                 match self.0.try_lock() {
                     Ok(guard) => return Ok(guard),
                     Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
-                    Err(TryLockError::WouldBlock) => {}
+                    // Without it a scheduler that prefers this task would not let the other one go on.
+                    Err(TryLockError::WouldBlock) => shuttle::thread::yield_now(),
                 }
             }
             self.0.lock()
