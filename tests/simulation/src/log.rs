@@ -64,7 +64,7 @@ impl Log {
     }
 
     /// Something that must never happen.
-    pub fn violation(&self, words: String) {
+    pub fn violation(&self, words: impl std::fmt::Display) {
         self.remark(|| format!("VIOLATION: {words}"));
         self.state().violations.push(format!("after {} ms: {words}", self.began.elapsed().as_millis()));
     }
@@ -83,7 +83,7 @@ impl Log {
         let first = state.steps.0 == MOST_STEPS_AT_ONCE || state.steps.1 == MOST_STEPS;
         drop(state);
         if first {
-            self.violation("no end of reading and writing".to_owned());
+            self.violation("no end of reading and writing");
         }
         fine
     }

@@ -92,7 +92,7 @@ impl Backend {
         }
     }
 
-    /// HandshakeV10, the response, "the cache knows you", and OK.
+    /// The handshake, the response, "the cache knows you", and OK.
     async fn start(&mut self) -> io::Result<()> {
         if self.consider("starting").await?.is_some() {
             self.error(TOO_MANY);
@@ -163,7 +163,7 @@ impl Backend {
         if let Some(args) = args {
             tokio::time::sleep(Duration::from_millis(args.work as u64)).await;
         }
-        self.perform(text, args, true, false).await
+        self.perform(text, args, true, false)
     }
 
     async fn query(&mut self, body: &[u8]) -> io::Result<()> {
@@ -189,7 +189,7 @@ impl Backend {
                 tokio::time::sleep(Duration::from_millis(args.work as u64)).await;
             }
             let failed = self.out.len();
-            self.perform(text, args, false, index + 1 < statements.len()).await?;
+            self.perform(text, args, false, index + 1 < statements.len())?;
             if self.out.get(failed + 4) == Some(&0xFF) {
                 break;
             }
@@ -198,7 +198,7 @@ impl Backend {
     }
 
     /// Runs a statement and writes its answer.
-    async fn perform(&mut self, text: Text, args: Option<Args>, binary: bool, more: bool) -> io::Result<()> {
+    fn perform(&mut self, text: Text, args: Option<Args>, binary: bool, more: bool) -> io::Result<()> {
         // Without autocommit every statement is part of a transaction.
         if !self.autocommit && matches!(text, Text::Echo { .. } | Text::Write { .. }) && !self.session.open {
             self.session.begin();
@@ -292,6 +292,7 @@ impl Backend {
     }
 
     /// The command ends with an error; some undo the whole transaction.
+    #[expect(clippy::unnecessary_wraps, reason = "commands end with it")]
     fn done(&mut self, number: u16) -> io::Result<()> {
         if number == DEADLOCK {
             self.roll_back();
@@ -381,9 +382,8 @@ impl Backend {
                     return Ok(packet);
                 }
             }
-            match self.io.read_buf(&mut self.input).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                _ => {}
+            if self.io.read_buf(&mut self.input).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }

@@ -80,7 +80,7 @@ impl Backend {
         }
     }
 
-    /// StartupMessage, AuthenticationOk, parameters, the key, and ReadyForQuery.
+    /// The startup message; what accepts it, parameters, the key, and that the server is ready.
     async fn start(&mut self) -> io::Result<()> {
         let length = loop {
             if let Some(length) = self.input.first_chunk().map(|length| u32::from_be_bytes(*length) as usize)

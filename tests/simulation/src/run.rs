@@ -70,12 +70,11 @@ where
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let (log, fine) = runtime.block_on(async {
         let log = Arc::new(Log::new(trace));
-        let fine = match timeout(LONGEST, body(Arc::clone(&log))).await {
-            Ok(fine) => fine,
-            Err(_) => {
-                log.violation("the run does not end".to_owned());
-                0
-            }
+        let fine = if let Ok(fine) = timeout(LONGEST, body(Arc::clone(&log))).await {
+            fine
+        } else {
+            log.violation("the run does not end");
+            0
         };
         (log, fine)
     });
@@ -111,7 +110,7 @@ async fn world<D: Database>(seed: u64, log: Arc<Log>) -> u64 {
     }
     for task in join_all(tasks).await {
         if task.is_err() {
-            log.violation("a client panicked".to_owned());
+            log.violation("a client panicked");
         }
     }
     server.calm_down();

@@ -159,7 +159,7 @@ impl<D: Database> World<D> {
 
     async fn burst(&self, dice: &mut Dice) {
         let most = dice.pick(&[3, 8, 20]);
-        let calls: Vec<_> = (0..1 + dice.below(most))
+        let calls: Vec<_> = (0..=dice.below(most))
             .map(|_| {
                 let ask = self.ask(dice, 0);
                 self.account_for(ask, Self::patience(dice), D::on_pool(&self.pool, ask))
@@ -179,7 +179,7 @@ impl<D: Database> World<D> {
         };
         self.log.note("begins", [owner, 0, 0]);
         for _ in 0..dice.below(3) {
-            let calls: Vec<_> = (0..1 + dice.below(3))
+            let calls: Vec<_> = (0..=dice.below(3))
                 .map(|_| {
                     let ask = self.ask(dice, owner);
                     self.account_for(ask, Self::patience(dice), D::in_transaction(&transaction, ask))
@@ -241,7 +241,7 @@ impl<D: Database> World<D> {
 
     async fn batch(&self, dice: &mut Dice) {
         let owner = Owner::Batch.number(self.account.number());
-        let asks: Vec<Ask> = (0..1 + dice.below(4)).map(|_| self.ask(dice, owner)).collect();
+        let asks: Vec<Ask> = (0..=dice.below(4)).map(|_| self.ask(dice, owner)).collect();
         let limit = self.settings.query_timeout;
         let result = self.within(limit, Self::patience(dice), D::batch(&self.pool, &asks)).await;
         for ask in &asks {
@@ -254,7 +254,7 @@ impl<D: Database> World<D> {
 
     async fn forbidden(&self) {
         match D::forbidden(&self.pool).await {
-            Ok(()) => self.log.violation("a shared connection took a BEGIN".to_owned()),
+            Ok(()) => self.log.violation("a shared connection took a BEGIN"),
             Err(failure) => self.account.look_at("forbidden", &failure),
         }
     }
