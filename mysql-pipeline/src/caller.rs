@@ -161,7 +161,8 @@ impl<'a> Caller<'a> {
         drop(params);
         let deadline = self.deadline();
         let mut call = self.begin_call();
-        let mut again = Again { stale: true, lost: idempotent || self.options.is_idempotent() };
+        let mut again =
+            Again { stale: true, lost: idempotent || self.options.is_idempotent(), may_have_run: false };
         let mut form = Form::usual(&learned, &bound);
         loop {
             let turn = self.take_turn(&call, deadline).await?;
@@ -172,22 +173,23 @@ impl<'a> Caller<'a> {
                 // Nothing was executed. Once it is prepared anew; the second time, it is run as text if it can be.
                 Ok(Answer::Stale(error)) => {
                     if !call.is_alone() {
-                        return Err(error);
+                        return Err(again.told(error));
                     }
                     if !std::mem::replace(&mut again.stale, false) {
-                        form = form.text(&learned, &bound).ok_or(error)?;
+                        form = form.text(&learned, &bound).ok_or_else(|| again.told(error))?;
                     }
                 }
                 Err(error) if error.server().is_some_and(DatabaseError::wants_text) && call.is_alone() => {
                     if error.server().is_some_and(DatabaseError::has_no_prepared_form) {
                         learned.set_text_only();
                     }
-                    form = form.text(&learned, &bound).ok_or(error)?;
+                    form = form.text(&learned, &bound).ok_or_else(|| again.told(error))?;
                 }
                 Err(error) if again.lost && error.is_lost() && self.lane.is_shared() => {
                     again.lost = false;
+                    again.may_have_run = true;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(again.told(error)),
             }
         }
     }
@@ -391,6 +393,18 @@ impl<'a> Caller<'a> {
 struct Again {
     stale: bool,
     lost: bool,
+    may_have_run: bool,
+}
+
+impl Again {
+    /// What is known of the statement when it ends with `error`: a run whose connection was lost may have taken place,
+    /// whatever became of the next one.
+    fn told(&self, error: Fault) -> Fault {
+        match error.outcome() {
+            Outcome::NotSent | Outcome::Failed if self.may_have_run => error.with_outcome(Outcome::Unknown),
+            _ => error,
+        }
+    }
 }
 
 /// How often a batch is run again when a connection's knowledge of a statement is out of date.

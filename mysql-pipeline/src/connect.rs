@@ -131,7 +131,8 @@ impl MyDriver {
             HostKind::Tcp(name) => Place::Tcp(name, None, host.port),
             HostKind::Unix(path) => Place::Unix(path),
         };
-        Socket::open(place, self.config.get_tuning(), host).await
+        let transport = self.config.pool_options().transport();
+        Socket::open(place, transport, self.config.get_tuning(), host).await
     }
 }
 

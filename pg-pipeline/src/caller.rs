@@ -18,7 +18,7 @@ use wire_pipeline::call::{self, Call};
 use wire_pipeline::row;
 
 use crate::connect::PgDriver;
-use crate::error::{Error, ErrorKind, Fault};
+use crate::error::{Error, ErrorKind, Fault, Outcome};
 use crate::params::{self, Params};
 use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::request::{Part, Request};
@@ -138,27 +138,34 @@ impl<'a> Caller<'a> {
         self.check_class(learned.class)?;
         let deadline = self.deadline();
         let mut call = self.begin_call();
-        let mut again = Again { stale: MOST_STALE, lost: idempotent || self.options.is_idempotent() };
+        let mut again = Again {
+            stale: MOST_STALE,
+            lost: idempotent || self.options.is_idempotent(),
+            may_have_run: false,
+        };
         loop {
             let turn = call.take_turn(deadline).await?;
-            let (new, bound) = self.encode(learned, &mut params, deadline).await?;
+            let encoded = self.encode(learned, &mut params, deadline).await;
+            let (new, bound) = encoded.map_err(|error| again.told(error))?;
             learned = new;
-            let request = Request::query(Arc::clone(&learned), bound, rows);
+            let request =
+                Request::query(Arc::clone(&learned), bound, rows).in_transaction(self.in_transaction());
             let answer = call.submit(request, deadline, turn).await;
             match answer {
                 Ok(Answer::Ran(ran)) => return Ok(ran),
                 Ok(Answer::Stale(stale)) => {
                     learned = self.renew(&learned, stale.relearn);
                     if !stale.safe || again.stale == 0 || !call.is_alone() {
-                        return Err(stale.error);
+                        return Err(again.told(stale.error));
                     }
                     again.stale -= 1;
                 }
                 Ok(Answer::Learnt { .. } | Answer::Script) => return Err(call::mixed_up()),
                 Err(error) if again.lost && error.is_lost() && self.lane.is_shared() => {
                     again.lost = false;
+                    again.may_have_run = true;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(again.told(error)),
             }
         }
     }
@@ -221,7 +228,10 @@ impl<'a> Caller<'a> {
                 *learned = Arc::clone(&new);
                 parts.push(Part { statement: new, bound });
             }
-            match call.submit(Request::batch(parts), deadline, turn).await? {
+            match call
+                .submit(Request::batch(parts).in_transaction(self.in_transaction()), deadline, turn)
+                .await?
+            {
                 Answer::Ran(ran) => return Ok(ran.tags.iter().map(|tag| Executed::new(tag.rows)).collect()),
                 Answer::Stale(stale) => {
                     for learned in &mut statements {
@@ -274,9 +284,11 @@ impl<'a> Caller<'a> {
     }
 
     /// Runs a statement whose parameters are known to be none, without looking it up.
-    pub(crate) async fn run_plain(self, learned: Arc<Learned>) -> Result<Ran, Fault> {
+    /// `in_transaction`: only while one is open.
+    pub(crate) async fn run_plain(self, learned: Arc<Learned>, in_transaction: bool) -> Result<Ran, Fault> {
         let bound = params::encode(&(), &[])?;
-        match self.lane.submit(Request::query(learned, bound, false), self.deadline()).await? {
+        let request = Request::query(learned, bound, false).in_transaction(in_transaction);
+        match self.lane.submit(request, self.deadline()).await? {
             Answer::Ran(ran) => Ok(ran),
             Answer::Stale(stale) => Err(stale.error),
             Answer::Learnt { .. } | Answer::Script => Err(call::mixed_up()),
@@ -286,6 +298,10 @@ impl<'a> Caller<'a> {
     /// When a call that begins now must be over.
     fn deadline(self) -> Instant {
         self.options.deadline(self.knowledge.query_timeout)
+    }
+
+    fn in_transaction(self) -> bool {
+        self.lane.transaction().is_some()
     }
 
     fn begin_call(self) -> Call<'a, PgDriver> {
@@ -314,6 +330,18 @@ impl<'a> Caller<'a> {
 struct Again {
     stale: u8,
     lost: bool,
+    may_have_run: bool,
+}
+
+impl Again {
+    /// What is known of the statement when it ends with `error`: a run whose connection was lost may have taken place,
+    /// whatever became of the next one.
+    fn told(&self, error: Fault) -> Fault {
+        match error.outcome() {
+            Outcome::NotSent | Outcome::Failed if self.may_have_run => error.with_outcome(Outcome::Unknown),
+            _ => error,
+        }
+    }
 }
 
 /// How often a statement whose knowledge is out of date is run again. The schema may go on changing meanwhile.

@@ -122,7 +122,8 @@ impl PgDriver {
                 Place::Unix(&socket)
             }
         };
-        Socket::open(place, self.config.get_tuning(), host).await
+        let transport = self.config.pool_options().transport();
+        Socket::open(place, transport, self.config.get_tuning(), host).await
     }
 }
 

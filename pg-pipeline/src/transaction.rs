@@ -28,7 +28,8 @@ static ROLLBACK: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_para
 /// A transaction; see [`Pool::begin`](crate::Pool::begin).
 ///
 /// Its statements may be pipelined (`tokio::try_join!` of several calls): they run in the order in which they are
-/// first polled. Dropped without [`commit`](Self::commit), in any state, it is rolled back.
+/// first polled. Nothing follows the first of them before it is answered, so that nothing runs outside of the
+/// transaction when BEGIN fails. Dropped without [`commit`](Self::commit), in any state, it is rolled back.
 #[must_use = "a transaction that is dropped without commit() is rolled back"]
 pub struct Transaction {
     leased: Leased,
@@ -59,7 +60,7 @@ impl Transaction {
             return Ok(());
         }
         self.leased.check_not_over()?;
-        let ran = self.caller().run_plain(Arc::clone(&COMMIT)).await?;
+        let ran = self.caller().run_plain(Arc::clone(&COMMIT), true).await?;
         match ran.tags.last().map(|tag| tag.verb) {
             Some(Verb::Rollback) => Err(rolled_back().into()),
             _ => Ok(()),
@@ -77,7 +78,7 @@ impl Transaction {
             return Ok(());
         }
         self.leased.check_not_over()?;
-        self.caller().run_plain(Arc::clone(&ROLLBACK)).await?;
+        self.caller().run_plain(Arc::clone(&ROLLBACK), false).await?;
         Ok(())
     }
 

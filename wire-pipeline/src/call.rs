@@ -103,6 +103,8 @@ pub struct Leased<D: Driver> {
     pub takes: Takes,
     /// Calls under way: only one that is alone may be run again without changing the order.
     calls: AtomicUsize,
+    /// Requests that have had their place, also of calls that are gone.
+    placed: AtomicUsize,
     /// Held from a call's first poll until its request has its place: neither a call that must first ask what its
     /// statement is, nor a large one that waits for room, is overtaken.
     order: Mutex<()>,
@@ -132,6 +134,7 @@ impl<D: Driver> Leased<D> {
             lease,
             takes,
             calls: AtomicUsize::new(0),
+            placed: AtomicUsize::new(0),
             order: Mutex::new(()),
             unanswered: AtomicBool::new(false),
             half_done: AtomicBool::new(false),
@@ -176,6 +179,8 @@ pub struct Call<'a, D: Driver> {
     within: bool,
     /// Requests of it that have no answer yet.
     open: usize,
+    /// How many requests had their place when its latest one had.
+    place: usize,
 }
 
 impl<'a, D: Driver> Call<'a, D> {
@@ -184,7 +189,7 @@ impl<'a, D: Driver> Call<'a, D> {
         if let Lane::Leased(leased) = lane {
             leased.calls.fetch_add(1, Ordering::AcqRel);
         }
-        Self { lane, within: false, open: 0 }
+        Self { lane, within: false, open: 0, place: 0 }
     }
 
     /// Begins a call on behalf of one that has the turn.
@@ -194,11 +199,15 @@ impl<'a, D: Driver> Call<'a, D> {
         call
     }
 
-    /// Running it again changes no order.
+    /// Running it again changes no order: nobody else is under way, and no request was placed behind its own, whose
+    /// call may have been dropped since.
     pub fn is_alone(&self) -> bool {
         match self.lane {
             Lane::Shared(_) => true,
-            Lane::Leased(leased) => leased.calls.load(Ordering::Acquire) == 1,
+            Lane::Leased(leased) => {
+                leased.calls.load(Ordering::Acquire) == 1
+                    && leased.placed.load(Ordering::Acquire) == self.place
+            }
         }
     }
 
@@ -236,6 +245,7 @@ impl<'a, D: Driver> Call<'a, D> {
                 self.open += 1;
                 let answer = match leased.lease.enqueue(request, deadline).await {
                     Ok(answer) => {
+                        self.place = leased.placed.fetch_add(1, Ordering::AcqRel) + 1;
                         drop(turn);
                         answer.await
                     }
@@ -263,7 +273,10 @@ impl<'a, D: Driver> Call<'a, D> {
         for request in requests {
             self.open += 1;
             match leased.lease.enqueue(request, deadline).await {
-                Ok(answer) => waiting.push(Box::pin(answer)),
+                Ok(answer) => {
+                    self.place = leased.placed.fetch_add(1, Ordering::AcqRel) + 1;
+                    waiting.push(Box::pin(answer));
+                }
                 Err(error) => {
                     self.open -= 1;
                     not_sent = Some(Err(error));

@@ -22,6 +22,7 @@ pub mod row;
 pub mod socket;
 pub mod statement;
 pub mod stats;
+pub mod transport;
 pub mod wire;
 
 mod client;
@@ -29,8 +30,11 @@ mod entry;
 mod faults;
 mod gate;
 mod jitter;
+#[cfg(test)]
+mod model;
 mod pipe;
 mod shapes;
+mod sync;
 
 pub use lease::Lease;
 pub use options::Options;

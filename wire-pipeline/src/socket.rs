@@ -1,4 +1,4 @@
-//! The sockets below a protocol: TCP connections and Unix sockets, opened and tuned.
+//! What is below a protocol: TCP connections and Unix sockets, opened and tuned, and streams of the application's own.
 //!
 //! Knows names, addresses and the operating system's options; it must not know what is spoken.
 
@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use crate::error::{Error, ErrorKind, Outcome, ServerError};
+use crate::transport::{BoxedStream, Transport};
 
 /// Where a server listens.
 #[derive(Debug, Clone, Copy)]
@@ -47,25 +48,30 @@ pub struct Keepalive {
     pub count: Option<u32>,
 }
 
-/// A TCP connection or a Unix socket.
-#[derive(Debug)]
+/// A TCP connection, a Unix socket, or another byte stream.
 pub enum Socket {
     /// A TCP connection.
     Tcp(TcpStream),
     /// A Unix socket.
     #[cfg(unix)]
     Unix(UnixStream),
+    /// What the application made.
+    Own(BoxedStream),
 }
 
 impl Socket {
-    /// Connects to a server, which errors call `host`.
+    /// Connects to a server, which errors call `host`; with a transport, in place of TCP, by that.
     pub async fn open<S: ServerError>(
         place: Place<'_>,
+        transport: Option<&Transport>,
         tuning: Tuning,
         host: &(impl fmt::Display + Sync),
     ) -> Result<Self, Error<S>> {
         let opened = match place {
-            Place::Tcp(name, address, port) => tcp(name, address, port, tuning).await,
+            Place::Tcp(name, address, port) => match transport {
+                Some(transport) => transport.open(name, port).await.map(Self::Own),
+                None => tcp(name, address, port, tuning).await,
+            },
             #[cfg(unix)]
             Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
             #[cfg(not(unix))]
@@ -129,6 +135,7 @@ macro_rules! delegate {
             Socket::Tcp($stream) => $call,
             #[cfg(unix)]
             Socket::Unix($stream) => $call,
+            Socket::Own($stream) => $call,
         }
     };
 }

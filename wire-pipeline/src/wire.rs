@@ -44,6 +44,10 @@ pub trait Request: Send + 'static {
     where
         Self: Sized;
 
+    /// Whether it has such an opening with it. On a lease nothing follows it before it is answered: what belongs to a
+    /// unit of work must not run when the opening has failed.
+    fn opens(&self) -> bool;
+
     /// Takes back what [`Self::open`] gave, because the request will not be sent.
     fn take_opening(&mut self) -> Option<Opening<Self>>
     where

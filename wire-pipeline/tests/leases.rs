@@ -161,6 +161,19 @@ async fn an_opening_goes_out_once_with_the_first_request_that_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_follows_an_opening_is_not_sent_before_it_is_answered() {
+    let server = Server::new();
+    let pool = pool(&server, options(2)).await;
+    let lease = pool.lease().await.expect("a lease");
+    lease.set_opening(begin(100));
+    let first = ask(1).takes(20 * MS).kills();
+    let (first, next) = tokio::join!(run_on(&lease, first), run_on(&lease, ask(2)));
+    assert_eq!(first.expect_err("no answer").outcome(), Outcome::Unknown);
+    assert_eq!(next.expect_err("no connection").outcome(), Outcome::NotSent);
+    assert_eq!(server.take_seen(), [Seen::Begin(100), Seen::Ask(1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_opening_is_not_lost_with_a_request_that_cannot_be_sent() {
     for cold in [false, true] {
         let server = Server::new();

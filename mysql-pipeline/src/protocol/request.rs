@@ -85,6 +85,10 @@ impl EngineRequest for Request {
         }
     }
 
+    fn opens(&self) -> bool {
+        self.opening.is_some()
+    }
+
     fn take_opening(&mut self) -> Option<Opening<Self>> {
         self.opening.take().map(|text| Opening(Box::new(Self::query(text))))
     }

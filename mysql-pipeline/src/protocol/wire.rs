@@ -161,11 +161,11 @@ impl MySqlWire {
         Framed::Ahead { pending: self.pending(opening).ahead(key), key }
     }
 
-    fn frame_script(&mut self, text: &Bytes, out: &mut Out) -> Framed<Self> {
+    fn frame_script(&mut self, text: &Bytes, own: bool, out: &mut Out) -> Framed<Self> {
         let on = Command::new(Kind::Option, command::multi_statements(out, true));
         let text = Command::new(Kind::Text, command::query(out, text));
         let off = Command::new(Kind::Option, command::multi_statements(out, false));
-        Framed::Sent(Pending { then: smallvec![text, off], ..self.pending(on) })
+        Framed::Sent(Pending { then: smallvec![text, off], own, ..self.pending(on) })
     }
 
     fn pending(&self, command: Command) -> Pending {
@@ -361,7 +361,7 @@ impl Wire for MySqlWire {
             return self.frame_opening(&text, out);
         }
         let command = match what {
-            What::Script(text) => return self.frame_script(text, out),
+            What::Script(text) => return self.frame_script(text, *own, out),
             What::Query(text) => Command::new(Kind::Text, command::query(out, text)),
             What::Commit { .. } => {
                 Command::new(Kind::Commit, command::query(out, &Bytes::from_static(b"COMMIT")))
@@ -436,12 +436,14 @@ impl Wire for MySqlWire {
             // It rolls back too.
             requests.push(Request::own(What::Reset));
         } else if self.status.in_transaction() || !self.status.autocommits() {
-            // In this order: switching it on would commit. The status is as of the latest OK, and an error may have
-            // come since: then the ROLLBACK is for nothing.
-            requests.push(own("ROLLBACK"));
-            if !self.status.autocommits() {
-                requests.push(own("SET autocommit = 1"));
-            }
+            // The status is as of the latest OK, and an error may have come since: then the ROLLBACK is for nothing.
+            requests.push(if self.status.autocommits() {
+                own("ROLLBACK")
+            } else {
+                // Switching it on commits what is open: not unless the ROLLBACK has succeeded. Of one text the server
+                // runs nothing behind an error.
+                Request::own(What::Script(Bytes::from_static(b"ROLLBACK; SET autocommit = 1")))
+            });
         }
         if reset || occasion == Occasion::Connected {
             requests.extend(self.setup.iter().map(|text| Request::own(What::Query(text.clone()))));

@@ -24,6 +24,8 @@ pub(crate) struct Run {
     /// What opens the transaction that this is the first of.
     opening: Option<Part>,
     pub(crate) parts: SmallVec<[Part; 1]>,
+    /// It is part of a transaction, and is not sent outside of one.
+    in_transaction: bool,
     /// Whether the last part's rows are wanted.
     pub(crate) rows: bool,
 }
@@ -58,12 +60,34 @@ pub(crate) struct Script {
 impl Request {
     /// A single statement.
     pub(crate) fn query(statement: Arc<Learned>, bound: Bytes, rows: bool) -> Self {
-        Self::Run(Run { opening: None, parts: smallvec![Part { statement, bound }], rows })
+        Self::Run(Run {
+            opening: None,
+            parts: smallvec![Part { statement, bound }],
+            in_transaction: false,
+            rows,
+        })
     }
 
     /// Statements that succeed or fail together.
     pub(crate) fn batch(parts: Vec<Part>) -> Self {
-        Self::Run(Run { opening: None, parts: parts.into(), rows: false })
+        Self::Run(Run { opening: None, parts: parts.into(), in_transaction: false, rows: false })
+    }
+
+    /// The same as part of a transaction: outside of one it is refused. Asking about a statement harms nobody.
+    pub(crate) fn in_transaction(mut self, in_transaction: bool) -> Self {
+        if let Self::Run(run) = &mut self {
+            run.in_transaction = in_transaction;
+        }
+        self
+    }
+
+    /// Whether it needs an open transaction, and does not open it itself.
+    pub(crate) fn needs_transaction(&self) -> bool {
+        match self {
+            Self::Run(run) => run.in_transaction && run.opening.is_none(),
+            Self::Script(script) => script.in_transaction && script.opening.is_none(),
+            Self::Learn(_) => false,
+        }
     }
 
     /// Asks what a statement takes and gives.
@@ -150,6 +174,14 @@ impl EngineRequest for Request {
             Self::Run(run) => run.opening = opening,
             Self::Script(script) => script.opening = opening,
             Self::Learn(learn) => learn.opening = opening,
+        }
+    }
+
+    fn opens(&self) -> bool {
+        match self {
+            Self::Run(run) => run.opening.is_some(),
+            Self::Script(script) => script.opening.is_some(),
+            Self::Learn(learn) => learn.opening.is_some(),
         }
     }
 

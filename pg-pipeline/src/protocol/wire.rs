@@ -345,6 +345,12 @@ struct Done;
 /// Evicted statements whose Close goes out with a request.
 type Closes = SmallVec<[StatementId; 1]>;
 
+/// What would have opened the transaction failed.
+#[cold]
+fn not_open() -> Fault {
+    Fault::new(ErrorKind::SessionState, Outcome::NotSent, "the transaction could not be opened, or is over")
+}
+
 /// The request that parsed the statement was interrupted between Parse and Describe, and this one was behind it.
 #[cold]
 fn undescribed() -> Fault {
@@ -362,6 +368,10 @@ impl Wire for PgWire {
     type Server = DatabaseError;
 
     fn frame(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
+        // The status is up to date: nothing follows an opening before it is answered.
+        if self.status == b'I' && request.needs_transaction() {
+            return Framed::Refused(not_open());
+        }
         let mut closes = Closes::new();
         let kind = match request {
             Request::Run(run) => self.frame_run(run, &mut closes, out),

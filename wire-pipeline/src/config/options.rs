@@ -12,6 +12,7 @@ use super::units::{self, Plain};
 use super::{invalid, quoted_list};
 use crate::error::{Error, ServerError};
 use crate::options::Routing;
+use crate::transport::Transport;
 
 /// One option of the pool, as documentation shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +133,8 @@ pub struct PoolOptions {
     max_lifetime: Duration,
     setup: Vec<String>,
     routing: Routing,
+    transport: Option<Transport>,
+    seed: Option<u64>,
 }
 
 impl Default for PoolOptions {
@@ -151,6 +154,8 @@ impl Default for PoolOptions {
             max_lifetime: Duration::from_secs(30 * 60),
             setup: Vec::new(),
             routing: Routing::default(),
+            transport: None,
+            seed: None,
         }
     }
 }
@@ -219,6 +224,16 @@ impl PoolOptions {
     /// Statements that every new pipe runs.
     pub fn setup(&self) -> &[String] {
         &self.setup
+    }
+
+    /// What makes byte streams in place of TCP connections. Only the builders set it.
+    pub fn transport(&self) -> Option<&Transport> {
+        self.transport.as_ref()
+    }
+
+    /// The seed of the pool's random numbers; `None` takes one from the operating system. Only the builders set it.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
     }
 
     /// Sets the option `name` from its text; `None` if the pool has no such option.
@@ -316,6 +331,8 @@ setters! {
     set_max_lifetime max_lifetime: Duration;
     set_setup setup: Vec<String>;
     set_routing routing: Routing;
+    set_transport transport: Option<Transport>;
+    set_seed seed: Option<u64>;
 }
 
 impl From<&PoolOptions> for crate::Options {
@@ -334,7 +351,7 @@ impl From<&PoolOptions> for crate::Options {
             max_lifetime: options.max_lifetime,
             batches_out: crate::options::BatchesOut::Adaptive,
             routing: options.routing,
-            seed: None,
+            seed: options.seed,
         }
     }
 }
@@ -377,6 +394,8 @@ impl fmt::Debug for PoolOptions {
             .field("max_lifetime", &self.max_lifetime)
             .field("setup", &format_args!("{} statements", self.setup.len()))
             .field("routing", &self.routing)
+            .field("transport", &self.transport)
+            .field("seed", &self.seed)
             .finish()
     }
 }

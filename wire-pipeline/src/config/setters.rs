@@ -10,6 +10,34 @@
 macro_rules! option_setters {
     ($type:ty, $($place:ident).+, $uncached:literal) => {
         impl $type {
+            /// Sets what makes the byte streams to servers in place of TCP connections: a tunnel, a proxy in the same
+            /// process, a simulator. `open` is called with host and port for every attempt to connect, within
+            /// `connect_timeout`; its error is the source of the attempt's. The stream is anything that reads, writes
+            /// and can be sent to other threads. Unix sockets are opened as ever, and what tunes TCP sockets does not
+            /// apply. Default: none, plain TCP.
+            ///
+            /// For example `transport(|host, port| async move { TcpStream::connect((host, port)).await })` does what
+            /// is done without it.
+            #[must_use]
+            pub fn transport<F, Fut, S>(mut self, open: F) -> Self
+            where
+                F: Fn(String, u16) -> Fut + Send + Sync + 'static,
+                Fut: ::std::future::Future<Output = ::std::io::Result<S>> + Send + 'static,
+                S: $crate::transport::Stream + 'static,
+            {
+                self.$($place).+.set_transport(Some($crate::transport::Transport::new(open)));
+                self
+            }
+
+            /// Sets the seed of the random numbers that spread back-off and lifetimes in time. With the same seed, a
+            /// runtime of one thread, paused time and a transport that repeats itself, a pool repeats itself; leave it
+            /// alone otherwise. Nothing that must be secret comes from it. Default: from the operating system.
+            #[must_use]
+            pub fn seed(mut self, seed: u64) -> Self {
+                self.$($place).+.set_seed(Some(seed));
+                self
+            }
+
             /// Sets the number of pipes, 1 to 1024. Default: 8.
             #[must_use]
             pub fn connections(mut self, connections: usize) -> Self {

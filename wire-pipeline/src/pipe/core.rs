@@ -35,6 +35,8 @@ pub(crate) struct Core<W: Wire> {
     ordered: bool,
     /// Was to go out with an entry that is not sent: the next one takes it along.
     opening: Option<Opening<W::Request>>,
+    /// An opening is out and not answered: what follows belongs to what it opens, and waits until it is open.
+    opening_out: bool,
     settling: Settling<W>,
     session: Session<W>,
     /// Since when the oldest flight has been the server's to answer.
@@ -47,6 +49,8 @@ pub(crate) struct Core<W: Wire> {
 struct Flight<W: Wire> {
     origin: Origin<W>,
     pending: W::Pending,
+    /// It took an opening along.
+    opens: bool,
     /// Where its bytes begin in the stream: if the kernel has none of them, it was not sent.
     starts_at: u64,
     /// The server had nothing else to answer when it was framed: its time includes the way there and back.
@@ -106,6 +110,7 @@ impl<W: Wire> Core<W> {
             written: 0,
             ordered: false,
             opening: None,
+            opening_out: false,
             settling: Settling { left: 0, error: None },
             session: Session::Clean,
             head_since: now,
@@ -134,7 +139,10 @@ impl<W: Wire> Core<W> {
     }
 
     fn may_frame(&self) -> bool {
-        self.settling.left == 0 && !self.is_tainted() && (self.parked.is_empty() || !self.ordered)
+        self.settling.left == 0
+            && !self.is_tainted()
+            && !self.opening_out
+            && (self.parked.is_empty() || !self.ordered)
     }
 
     /// Takes what was queued.
@@ -172,6 +180,7 @@ impl<W: Wire> Core<W> {
     fn frame_entry(&mut self, mut entry: Entry<W>, now: Instant) {
         let starts_at = self.framed;
         let before = self.out.len();
+        let opens = entry.request.opens();
         let framed = self.wire.frame(&mut entry.request, &mut self.out);
         self.framed += (self.out.len() - before) as u64;
         let (origin, pending) = match framed {
@@ -195,15 +204,18 @@ impl<W: Wire> Core<W> {
         }
         *self.batch.get_or_insert(0) += 1;
         self.hold.add(now);
-        self.fly(origin, pending, starts_at, now);
+        // An opening that went ahead as a forerunner is waited for by its entry.
+        let opens = opens && matches!(origin, Origin::Entry(_));
+        self.opening_out |= opens;
+        self.fly(origin, pending, opens, starts_at, now);
     }
 
-    fn fly(&mut self, origin: Origin<W>, pending: W::Pending, starts_at: u64, now: Instant) {
+    fn fly(&mut self, origin: Origin<W>, pending: W::Pending, opens: bool, starts_at: u64, now: Instant) {
         let alone = self.fifo.is_empty();
         if alone {
             self.head_since = now;
         }
-        self.fifo.push_back(Flight { origin, pending, starts_at, alone });
+        self.fifo.push_back(Flight { origin, pending, opens, starts_at, alone });
     }
 
     /// The kernel took `count` bytes.
@@ -232,7 +244,9 @@ impl<W: Wire> Core<W> {
                 Ok(Received::More) => break Ok(()),
                 Ok(Received::Answer(reply)) => {
                     progress.flights += 1;
-                    match self.fifo.pop_front().map(|flight| flight.origin) {
+                    let flight = self.fifo.pop_front();
+                    self.opening_out &= !flight.as_ref().is_some_and(|flight| flight.opens);
+                    match flight.map(|flight| flight.origin) {
                         Some(Origin::Entry(entry)) => {
                             progress.answers += 1;
                             progress.errors += usize::from(reply.is_err());
@@ -349,7 +363,7 @@ impl<W: Wire> Core<W> {
                     self.hold.begin(now);
                     self.hold.add(now);
                     self.settling.left += 1;
-                    self.fly(Origin::Own, pending, starts_at, now);
+                    self.fly(Origin::Own, pending, false, starts_at, now);
                 }
                 Framed::Refused(error) => {
                     self.settling.error.get_or_insert(error);

@@ -25,13 +25,12 @@ pub(crate) mod pump;
 pub(crate) mod run;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use futures_util::task::AtomicWaker;
 
 use crate::entry::{Class, Entry};
 use crate::stats::Counters;
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering, PoisonError,
+};
 use crate::wire::{Opening, Request, Wire};
 
 /// Which pipe of a pool, from 0.

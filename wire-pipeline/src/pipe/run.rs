@@ -88,6 +88,7 @@ async fn live<D: Driver>(
     let mut retire_at = Instant::now() + lifetime;
     loop {
         tokio::select! {
+            biased;
             end = pump.run() => return (end, None),
             () = sleep_until(retire_at) => {}
         }
@@ -101,6 +102,7 @@ async fn live<D: Driver>(
             continue;
         }
         let connected = tokio::select! {
+            biased;
             end = pump.run() => return (end, None),
             connected = async { connect(shared, handshake(shared).await?).await } => connected,
         };

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use crate::lease::Lease;
 use crate::pipe::{Lane, LeaseId, Pipe};
 use crate::pool::Shared;
 use crate::stats::LeaseStats;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::wire::{Driver, Fault};
 
 pub(crate) struct Desk<D: Driver> {

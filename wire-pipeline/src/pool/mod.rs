@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -29,6 +28,7 @@ use crate::lease::Lease;
 use crate::options::Options;
 use crate::pipe::{Lane, Pipe, PipeId};
 use crate::stats::{PipeState, PipeStats, PoolStats};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::wire::{AnswerOf, Driver, Fault, Request, RequestOf};
 
 use desk::Desk;
@@ -138,6 +138,21 @@ impl<D: Driver> Pool<D> {
 
     fn shared(&self) -> &Arc<Shared<D>> {
         &self.handle.shared
+    }
+}
+
+#[cfg(test)]
+impl<D: Driver> Pool<D> {
+    /// A pool whose pipes are the caller's to run; nobody keeps the deadlines of what waits.
+    pub(crate) fn with_own_tasks(
+        driver: D,
+        options: Options,
+    ) -> (Self, Vec<impl Future<Output = ()> + Send + 'static>) {
+        let shared = Shared::new(driver, options, false);
+        shared.running.send_replace(shared.pipes.len());
+        let run = |pipe: &Pipe<D::Wire>| crate::pipe::run::run(Arc::clone(&shared), pipe.id);
+        let pipes = shared.pipes.iter().map(run).collect();
+        (Self { handle: Arc::new(HandleGuard { shared }) }, pipes)
     }
 }
 
@@ -313,6 +328,7 @@ impl<D: Driver> Shared<D> {
     pub(crate) async fn or_closing<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut closing = self.closing.subscribe();
         tokio::select! {
+            biased;
             output = future => Some(output),
             _ = closing.wait_for(|closing| *closing) => None,
         }

@@ -3,8 +3,7 @@
 //! Bounded by the gate, which admits no more entries than all pipes together may have. Oldest first within a class.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::entry::{Class, Entry};
 use crate::pipe::core::ExtractWhere;
 use crate::pool::Shared;
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::wire::{Driver, Wire};
 
 /// How often deadlines are looked at while something waits.

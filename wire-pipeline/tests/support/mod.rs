@@ -215,6 +215,10 @@ impl Request for Ask {
         assert_eq!(self.opening.replace(opening.id), None, "opened twice");
     }
 
+    fn opens(&self) -> bool {
+        self.opening.is_some()
+    }
+
     fn take_opening(&mut self) -> Option<Opening<Self>> {
         self.opening.take().map(|id| Opening(Box::new(begin(id))))
     }

@@ -161,7 +161,7 @@ fn a_statement_that_is_asked_for_as_the_first_of_a_transaction_fails_at_every_st
 
 #[test]
 fn a_script_that_ends_the_transaction_it_runs_in_is_told_so() {
-    let script = || vec![Request::script("x", true)];
+    let script = || vec![opened(Request::script("x", true))];
     let ended = "SessionState/Completed: the script ended the transaction behind its handle's back; use commit() or \
                  rollback(), or pool.session() for transactions of your own";
     let with_error = format!("{ended}: ERROR 22012: as it is");

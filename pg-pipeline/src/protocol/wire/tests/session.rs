@@ -1,5 +1,6 @@
 //! What an answer says of the session, and what puts the session right.
 
+use wire_pipeline::error::{ErrorKind, Outcome};
 use wire_pipeline::wire::Occasion;
 
 use super::*;
@@ -197,4 +198,21 @@ fn a_close_that_the_server_skipped_goes_out_again() {
         .says(&[CLOSED, PARSED, &done, READY])
         .hears(["ran 1"])
         .check();
+}
+
+#[test]
+fn what_belongs_to_a_transaction_is_not_sent_when_that_could_not_be_opened() {
+    let a = learned("a", &[]);
+    let part = || query(&a, &()).in_transaction(true);
+    let mut line = Line::new(8);
+    let mut heard = Vec::new();
+    line.send(vec![opened(part())]);
+    line.receive(&[error("57014"), READY.to_vec()].concat(), &mut heard).expect("a dialogue");
+    assert!(heard[0].starts_with("Database/Failed"), "{heard:?}");
+    for mut request in [part(), Request::script("x", true)] {
+        let Framed::Refused(error) = line.wire.frame(&mut request, &mut Out::default()) else {
+            panic!("it would run outside of its transaction")
+        };
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent));
+    }
 }

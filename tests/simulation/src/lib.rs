@@ -1,0 +1,15 @@
+//! Both drivers on their real engine against scripted servers, in memory, in virtual time, from seeds.
+//!
+#![doc = include_str!("../README.md")]
+
+pub mod account;
+pub mod client;
+pub mod dice;
+pub mod link;
+pub mod log;
+pub mod mysql;
+pub mod postgres;
+pub mod run;
+pub mod server;
+pub mod weather;
+pub mod world;

@@ -1,0 +1,237 @@
+//! What a seed decides beforehand: the pool's settings, how its network and its server behave; and the network itself.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::client::Database;
+use crate::dice::Dice;
+use crate::link::{Break, Direction, End, Fate, Grain, Link};
+use crate::log::Log;
+use crate::server::{Server, Temper};
+
+/// The pool's settings.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "as the options of the pool")]
+pub struct Settings {
+    pub seed: u64,
+    pub connections: usize,
+    pub max_in_flight: usize,
+    pub max_answer_bytes: usize,
+    pub answer_budget: usize,
+    pub queue_bytes: usize,
+    pub connect_timeout: Duration,
+    pub query_timeout: Duration,
+    pub acquire_timeout: Duration,
+    pub statement_cache: usize,
+    pub max_lifetime: Duration,
+}
+
+impl Settings {
+    /// Large limits and long times.
+    pub fn roomy(seed: u64) -> Self {
+        Self {
+            seed,
+            connections: 3,
+            max_in_flight: 64,
+            max_answer_bytes: 1 << 20,
+            answer_budget: 1 << 20,
+            queue_bytes: 1 << 20,
+            connect_timeout: Duration::from_secs(1),
+            query_timeout: Duration::from_secs(5),
+            acquire_timeout: Duration::from_secs(5),
+            statement_cache: 64,
+            max_lifetime: Duration::ZERO,
+        }
+    }
+
+    /// Any.
+    pub fn any(seed: u64, dice: &mut Dice) -> Self {
+        let millis = |dice: &mut Dice, choices: &[u64]| Duration::from_millis(dice.pick(choices));
+        Self {
+            seed,
+            connections: 1 + dice.below(4) as usize,
+            max_in_flight: dice.pick(&[1, 2, 3, 8, 64]),
+            max_answer_bytes: dice.pick(&[300, 2000, 1 << 20]),
+            answer_budget: dice.pick(&[600, 4000, 1 << 20]),
+            queue_bytes: dice.pick(&[1, 1024, 1 << 20]),
+            connect_timeout: millis(dice, &[60, 500, 2000]),
+            query_timeout: millis(dice, &[40, 300, 2000, 5000]),
+            acquire_timeout: millis(dice, &[30, 300, 3000]),
+            statement_cache: dice.pick(&[0, 1, 2, 64]),
+            max_lifetime: millis(dice, &[0, 0, 1000]),
+        }
+    }
+}
+
+/// How the network behaves; shares are thousandths.
+#[derive(Debug, Clone, Copy)]
+pub struct Weather {
+    /// Milliseconds that a piece takes at most.
+    pub latency: u64,
+    /// How bytes are cut; `None` for any way, connection by connection.
+    pub grain: Option<Grain>,
+    /// Bytes under way at most.
+    pub room: usize,
+    /// Connections that break.
+    pub breaks: u64,
+    /// Connections that are refused, or never come about.
+    pub refuses: u64,
+    /// Connections whose making takes up to 100 ms.
+    pub dawdles: u64,
+}
+
+impl Weather {
+    /// Nothing happens.
+    pub const CALM: Self =
+        Self { latency: 0, grain: Some(Grain::Whole), room: 64 * 1024, breaks: 0, refuses: 0, dawdles: 0 };
+
+    /// Any.
+    pub fn any(dice: &mut Dice) -> Self {
+        let rough = dice.happens(700);
+        Self {
+            latency: dice.pick(&[0, 0, 1, 5, 40]),
+            grain: dice.pick(&[Some(Grain::Whole), None, Some(Grain::Any)]),
+            room: dice.pick(&[64, 512, 64 * 1024]),
+            breaks: if rough { dice.pick(&[100, 500, 900]) } else { 0 },
+            refuses: if rough { dice.pick(&[0, 50, 300]) } else { 0 },
+            dawdles: dice.pick(&[0, 200]),
+        }
+    }
+
+    fn fate(self, dice: &mut Dice) -> Fate {
+        let grain = self.grain.unwrap_or_else(|| dice.pick(&[Grain::Whole, Grain::Any, Grain::Single]));
+        let breaks = dice.happens(self.breaks).then(|| {
+            let direction = dice.pick(&[Direction::Up, Direction::Down]);
+            let reach = dice.pick(&[200, 1000, 5000]);
+            let how = match dice.below(9) {
+                0 | 1 => Break::Reset,
+                2 | 3 => Break::LateReset,
+                4 | 5 => Break::End,
+                6 => Break::Stall(1 + dice.below(100)),
+                7 => Break::Stall(1 + dice.below(8000)),
+                _ => Break::Swallow,
+            };
+            (direction, dice.below(reach) as usize, how)
+        });
+        Fate { latency: self.latency, grain, room: self.room, breaks }
+    }
+}
+
+/// How the server behaves.
+pub fn any_temper(dice: &mut Dice) -> Temper {
+    if dice.happens(300) {
+        return Temper::default();
+    }
+    Temper {
+        refuses: dice.pick(&[0, 10, 60]),
+        dies: dice.pick(&[0, 0, 5, 20]),
+        vanishes: dice.pick(&[0, 0, 5, 20]),
+        pauses: dice.pick(&[0, 5, 30]),
+    }
+}
+
+/// What leads to the server.
+#[derive(Debug)]
+pub struct Network {
+    server: Arc<Server>,
+    log: Arc<Log>,
+    seed: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    weather: Weather,
+    dice: Dice,
+    links: Vec<Arc<Link>>,
+    /// What happens to connections, if that is told one by one.
+    fates: Vec<Fate>,
+}
+
+impl Network {
+    /// A network without any connection.
+    pub fn new(server: &Arc<Server>, seed: u64, weather: Weather) -> Arc<Self> {
+        let state = State { weather, dice: Dice::new(seed, 3), links: Vec::new(), fates: Vec::new() };
+        Arc::new(Self {
+            server: Arc::clone(server),
+            log: Arc::clone(server.log()),
+            seed,
+            state: Mutex::new(state),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What happens to the first connections, in their order.
+    pub fn foretell(&self, fates: Vec<Fate>) {
+        self.state().fates = fates;
+    }
+
+    /// Makes a connection, and starts what serves it.
+    ///
+    /// # Errors
+    ///
+    /// When it is refused.
+    pub async fn connect<D: Database>(&self) -> io::Result<End> {
+        let (refused, wait) = {
+            let mut state = self.state();
+            let weather = state.weather;
+            let refused = state.dice.happens(weather.refuses);
+            let hangs = refused && state.dice.happens(300);
+            let dawdles = state.dice.happens(weather.dawdles);
+            let time = state.dice.below(100);
+            (
+                refused,
+                if hangs {
+                    100_000
+                } else if dawdles {
+                    time
+                } else {
+                    0
+                },
+            )
+        };
+        if wait > 0 {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+        if refused {
+            self.log.note("connection refused", [0; 3]);
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (number, server_end, client_end) = {
+            let mut state = self.state();
+            let number = state.links.len();
+            let weather = state.weather;
+            let told = state.fates.get(number).copied();
+            let fate = told.unwrap_or_else(|| weather.fate(&mut state.dice));
+            let dice = Dice::new(self.seed, 1000 + number as u64);
+            let (link, client, server) = Link::new(number, fate, dice, &self.log);
+            self.log.remark(|| format!("connection {number}: {fate:?}"));
+            state.links.push(link);
+            (number, server, client)
+        };
+        tokio::spawn(D::serve(server_end, Arc::clone(&self.server), number));
+        Ok(client_end)
+    }
+
+    /// The weather is fine from now on.
+    pub fn clear_up(&self) {
+        let links = {
+            let mut state = self.state();
+            state.weather = Weather::CALM;
+            state.fates.clear();
+            state.links.clone()
+        };
+        for link in links {
+            link.heal();
+        }
+    }
+
+    /// Bytes sent up and down on each connection.
+    pub fn sent(&self) -> Vec<(usize, usize)> {
+        self.state().links.iter().map(|link| link.sent()).collect()
+    }
+}

@@ -1,0 +1,40 @@
+//! Seeds that found something, with what it was. They run in every suite, however many others do.
+
+use simulation::client::{MySql, Postgres};
+use simulation::run::run;
+
+#[derive(Debug, Clone, Copy)]
+enum Driver {
+    Postgres,
+    MySql,
+}
+
+use Driver::{MySql as My, Postgres as Pg};
+
+const PINNED: &[(Driver, u64, &str)] = &[
+    (Pg, 60, "BEGIN failed, and what was sent behind the transaction's first statement ran outside of it"),
+    (Pg, 69, "the same, where the first statement had to be learnt"),
+    (Pg, 160, "the same, with several statements behind it"),
+    (Pg, 172, "the same, and one of its writes was there although COMMIT had failed"),
+    (
+        My,
+        69,
+        "a transaction that came back was committed, because its ROLLBACK was refused and autocommit went on",
+    ),
+    (My, 140, "the same, of a transaction whose rollback() was dropped half-way"),
+    (Pg, 281, "an idempotent read ran, its connection was lost, and the second run's NotSent was reported"),
+    (Pg, 828, "the same"),
+    (My, 191, "the same in the other driver"),
+    (My, 1457, "the same in the other driver"),
+];
+
+#[test]
+fn what_was_found_stays_mended() {
+    for (driver, seed, found) in PINNED {
+        let report = match driver {
+            Driver::Postgres => run::<Postgres>(*seed, false),
+            Driver::MySql => run::<MySql>(*seed, false),
+        };
+        assert!(report.violations.is_empty(), "{driver:?} {seed} ({found}): {:#?}", report.violations);
+    }
+}
