@@ -64,8 +64,9 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     ///
-    /// The first failure, with the item's index from 0; then none of the statements has an effect. In a transaction or
-    /// on a session only the failed ones have none, as MySQL has it: the transaction is yours to roll back.
+    /// The first failure, with the item's index from 0; then none of the statements has an effect. In a
+    /// [`Transaction`](crate::Transaction) only the failed ones have none, as MySQL has it: it is yours to roll back.
+    /// On a session a statement that opens, ends or commits a transaction by itself keeps its effect.
     pub async fn execute(self) -> Result<Vec<Executed>, Error> {
         match self.refused {
             Some(error) => Err(error.into()),

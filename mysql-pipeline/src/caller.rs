@@ -1,10 +1,12 @@
 //! How a call runs: look the statement up, encode, submit, decode.
 //!
 //! Everything here runs in the task that asks. The same code serves shared handles and leases; what differs is which
-//! statements they take and what may be run again. `pg-pipeline`'s file of this name also learns what a statement's
-//! parameters are; here values say by themselves what they are.
+//! statements they take and what may be run again. `pg-pipeline`'s file of this name has the same skeleton on purpose: it
+//! also learns what a statement's parameters are; here values say by themselves what they are, and what cannot be
+//! prepared goes as text.
 
 mod form;
+mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +15,19 @@ use bytes::Bytes;
 use tokio::time::Instant;
 pub use wire_pipeline::call::CallOptions;
 pub(crate) use wire_pipeline::call::Takes;
-use wire_pipeline::call::{self, Call};
+use wire_pipeline::call::{self, Call, Turn};
 use wire_pipeline::row;
 
 use form::Form;
 
 use crate::connect::MyDriver;
-use crate::error::{DatabaseError, Error, Fault, Outcome};
+use crate::error::{DatabaseError, Error, ErrorKind, Fault, Outcome};
 use crate::params::{self, Params};
 use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
-use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script};
+use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script, without_empty_end};
 
 /// The result of a statement whose rows are not wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,7 +165,7 @@ impl<'a> Caller<'a> {
             Again { stale: true, lost: idempotent || self.options.is_idempotent(), may_have_run: false };
         let mut form = Form::usual(&learned, &bound);
         loop {
-            let turn = call.take_turn(deadline).await?;
+            let turn = self.take_turn(&call, deadline).await?;
             let request = self.request(&learned, &bound, &form, rows);
             let answer = call.submit(request, deadline, turn).await;
             match answer {
@@ -214,8 +216,12 @@ impl<'a> Caller<'a> {
             let bound = params::encode(&*params).map_err(|error| call::in_batch(index, error))?;
             encoded.push((learned, bound));
         }
-        let Lane::Shared(pool) = self.lane else {
-            return self.run_all(&encoded, deadline).await;
+        let pool = match self.lane {
+            Lane::Shared(pool) => pool,
+            Lane::Leased(leased) if leased.takes == Takes::Everything => {
+                return self.run_whole(leased, &encoded, deadline).await;
+            }
+            Lane::Leased(_) => return self.run_all(&encoded, deadline).await,
         };
         let mut again = MOST_STALE;
         loop {
@@ -231,13 +237,7 @@ impl<'a> Caller<'a> {
                     caller.commit_until(deadline).await?;
                     return Ok(done);
                 }
-                // Nothing of it is kept, so all of it may be run again.
-                Err(error)
-                    if again > 0
-                        && error.server().is_some_and(|error| error.is_stale() || error.wants_text()) =>
-                {
-                    again -= 1;
-                }
+                Err(error) if again > 0 && may_run_again(&error) => again -= 1,
                 Err(error) => return Err(error),
             }
         }
@@ -249,14 +249,25 @@ impl<'a> Caller<'a> {
         items: &[(Arc<Learned>, Bound)],
         deadline: Instant,
     ) -> Result<Vec<Executed>, Fault> {
-        let Lane::Leased(leased) = self.lane else { return Err(call::mixed_up()) };
+        let call = self.begin_call();
+        let turn = self.take_turn(&call, deadline).await?;
+        self.run_all_in_turn(items, deadline, call, turn).await
+    }
+
+    async fn run_all_in_turn(
+        self,
+        items: &[(Arc<Learned>, Bound)],
+        deadline: Instant,
+        mut call: Call<'a, MyDriver>,
+        turn: Turn<'a>,
+    ) -> Result<Vec<Executed>, Fault> {
         let requests = items.iter().map(|(learned, bound)| {
             let form = Form::usual(learned, bound);
             self.request(learned, bound, &form, false)
         });
         let mut done = Vec::with_capacity(items.len());
         let mut failure = None;
-        for (index, answer) in leased.submit_all(requests, deadline).await?.into_iter().enumerate() {
+        for (index, answer) in call.submit_all(requests, deadline, turn).await?.into_iter().enumerate() {
             match answer {
                 Ok(Answer::Ran(ran)) => done.push(Executed::new(ran.results.into_vec())),
                 Ok(Answer::Stale(error)) | Err(error) => {
@@ -285,18 +296,40 @@ impl<'a> Caller<'a> {
         Ok(learned)
     }
 
-    /// Runs a script of several statements.
-    pub(crate) async fn script(self, text: &str) -> Result<(), Fault> {
+    /// Runs a script of several statements, and tells whether it has left a transaction open.
+    pub(crate) async fn script(self, text: &str) -> Result<bool, Fault> {
         let deadline = self.deadline();
         let mut call = self.begin_call();
         for class in classify_script(text) {
             self.check_class(class)?;
         }
-        let turn = call.take_turn(deadline).await?;
-        let what = What::Script(Bytes::copy_from_slice(text.as_bytes()));
+        let turn = self.take_turn(&call, deadline).await?;
+        let what = match without_empty_end(text) {
+            "" => What::Query(Bytes::from_static(b"DO 0")),
+            text => What::Script(Bytes::copy_from_slice(text.as_bytes())),
+        };
         let request = Request { rows: false, part: self.lane.transaction().is_some(), ..Request::new(what) };
-        let answer = call.submit(request, deadline, turn).await;
-        answer.map(drop)
+        match call.submit(request, deadline, turn).await? {
+            Answer::Ran(ran) => {
+                Ok(ran.results.last().is_some_and(|result| result.done.status.in_transaction()))
+            }
+            Answer::Stale(error) => Err(error),
+        }
+    }
+
+    /// Runs a script that has a lease for itself.
+    pub(crate) async fn lone_script(self, text: &str) -> Result<(), Fault> {
+        if !self.script(text).await? {
+            return Ok(());
+        }
+        // Whatever was not in the transaction has been committed.
+        let mut classes = classify_script(text).map(|class| class == Class::Transaction);
+        let is_all_of_it = classes.next() == Some(true) && !classes.any(|opens_or_ends| opens_or_ends);
+        Err(Fault::new(
+            ErrorKind::SessionState,
+            if is_all_of_it { Outcome::Failed } else { Outcome::Unknown },
+            "the script left a transaction open, which is rolled back; end it with COMMIT",
+        ))
     }
 
     /// Asks the server for nothing.
@@ -332,6 +365,15 @@ impl<'a> Caller<'a> {
 
     fn begin_call(self) -> Call<'a, MyDriver> {
         Call::begin(self.lane)
+    }
+
+    /// Takes the turn on a lease, and first undoes what a dropped call has left half-way.
+    async fn take_turn(self, call: &Call<'a, MyDriver>, deadline: Instant) -> Result<Turn<'a>, Fault> {
+        let turn = call.take_turn(deadline).await?;
+        if let Lane::Leased(leased) = self.lane {
+            whole::undo_half_done(leased, deadline).await?;
+        }
+        Ok(turn)
     }
 
     fn check_class(self, class: Class) -> Result<(), Fault> {
@@ -383,6 +425,11 @@ fn no_lease_in_time() -> Fault {
         Outcome::NotSent,
         "timed out in phase lease: no connection was free for the batch",
     )
+}
+
+/// Nothing of a batch is kept, so all of it may be run again: a connection's knowledge was out of date.
+fn may_run_again(error: &Fault) -> bool {
+    error.server().is_some_and(|error| error.is_stale() || error.wants_text())
 }
 
 const _: fn() = || {

@@ -40,7 +40,8 @@ impl Connection {
     ///
     /// As [`Session::batch_execute`](crate::Session::batch_execute).
     pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        Ok(self.caller().script(script).await?)
+        self.caller().script(script).await?;
+        Ok(())
     }
 
     /// Statements that succeed or fail together, sent in one go.

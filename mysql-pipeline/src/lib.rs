@@ -87,6 +87,7 @@
 //! | connection lost before that, on a lease | `Io`, later `Closed` | `NotSent` |
 //! | the server breaks the protocol | `Protocol` | `Unknown` |
 //! | the pool is closed, or its runtime has ended | `Closed` | `NotSent` |
+//! | a script on the pool that leaves a transaction open | `SessionState` | `Failed`, or `Unknown` where other statements had run |
 //! | a transaction slipped onto a shared connection: behind it, once it was rolled back | `SessionState` | `Failed` |
 //!
 //! Nothing but what was never sent is run again without being asked, except a statement that the server wants to

@@ -1,8 +1,8 @@
 //! What can be given for a statement's parameters, and how it is encoded.
 //!
 //! Encoding runs in the task that asks, before anything is queued: a `ToSql` that fails, or is slow, or panics,
-//! harms nobody else. The shapes that parameters may have are written in
-//! the engine; the trait and `params!` are written again in `pg-pipeline` on purpose, for its own [`ToSql`].
+//! harms nobody else. The shapes that parameters may have are written in the engine; the trait and `params!` are
+//! written again in `pg-pipeline` on purpose, for its own [`ToSql`].
 
 use bytes::{BufMut, BytesMut};
 

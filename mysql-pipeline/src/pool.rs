@@ -100,8 +100,10 @@ impl Pool {
     /// # Errors
     ///
     /// As [`session`](Self::session) and [`Session::batch_execute`].
+    /// [`SessionState`](crate::ErrorKind::SessionState) when the script leaves a transaction open: it is rolled back.
     pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        self.session().await?.batch_execute(script).await
+        let session = self.session().await?;
+        Ok(session.caller().lone_script(script).await?)
     }
 
     /// Asks the server for nothing, and waits for the answer.

@@ -30,7 +30,8 @@ impl Session {
     /// What the server refuses: then the statements behind the refused one are not run, and those before it are done
     /// (unless the script itself opened a transaction); [`outcome`](Error::outcome) says whether there were any.
     pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        Ok(self.caller().script(script).await?)
+        self.caller().script(script).await?;
+        Ok(())
     }
 
     /// Statements that succeed or fail together, sent in one go.

@@ -80,7 +80,8 @@ impl Transaction {
     /// What the server refuses: then the statements before the refused one are part of the transaction. A script with
     /// a statement that ends the transaction ([`SessionState`](crate::ErrorKind::SessionState)) is not sent.
     pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        Ok(self.caller().script(script).await?)
+        self.caller().script(script).await?;
+        Ok(())
     }
 
     /// Statements sent in one go.

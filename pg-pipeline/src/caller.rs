@@ -1,7 +1,8 @@
 //! How a call runs: look the statement up, learn it if nobody knows it, encode, submit, decode.
 //!
 //! Everything here runs in the task that asks. The same code serves shared handles and leases; what differs is which
-//! statements they take and what may be run again.
+//! statements they take and what may be run again. `mysql-pipeline`'s file of this name has the same skeleton on purpose:
+//! what must be learnt, and what may be run again in which form, is each protocol's.
 
 mod learn;
 

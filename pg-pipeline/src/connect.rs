@@ -1,20 +1,17 @@
-//! From a configuration to an authenticated connection: the only place of this crate that opens sockets.
+//! From a configuration to an authenticated connection: the only place of this crate that knows of sockets.
+//!
+//! How they are opened is the engine's. `mysql-pipeline`'s file of this name goes from host to host the same way on
+//! purpose: what is said in the handshake, and what ends the search, is each protocol's.
 
-use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
-#[cfg(unix)]
-use tokio::net::UnixStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::ReadBuffer;
-use wire_pipeline::transport::BoxedStream;
+use wire_pipeline::socket::{self, Place, Socket};
 use wire_pipeline::wire::{Connected, Driver};
 
 use crate::config::{Config, Host, HostKind};
@@ -22,6 +19,15 @@ use crate::error::{ErrorKind, Fault, Outcome};
 use crate::notice;
 use crate::protocol::startup::{Greeting, Startup, StartupParams, Step};
 use crate::protocol::wire::PgWire;
+
+/// A connection on which the handshake is over.
+struct Greeted {
+    io: Socket,
+    /// How long it took to open.
+    way: Duration,
+    greeting: Greeting,
+    rest: BytesMut,
+}
 
 /// Makes connections of one configuration.
 pub(crate) struct PgDriver {
@@ -40,19 +46,19 @@ impl PgDriver {
 
 impl Driver for PgDriver {
     type Wire = PgWire;
-    type Io = Stream;
+    type Io = Socket;
 
     async fn connect(&self, budget: &Arc<Budget>) -> Result<Connected<Self>, Fault> {
         let mut failure = None;
         for host in self.config.get_hosts()? {
             match self.connect_to(&host).await {
-                Ok((io, greeting, rest)) => {
+                Ok(Greeted { io, way, greeting, rest }) => {
                     let statements = self.config.pool_options().statement_cache();
                     let setup = Arc::clone(&self.setup);
                     let wire = PgWire::new(budget, statements, setup, greeting.parameters);
                     let mut input = ReadBuffer::new();
                     input.extend(&rest);
-                    return Ok(Connected { io, wire, input });
+                    return Ok(Connected { io, wire, input, way });
                 }
                 // The next host may know the same user no better: libpq stops here too.
                 Err(error) if error.kind() == ErrorKind::Auth => return Err(error),
@@ -66,8 +72,10 @@ impl Driver for PgDriver {
 }
 
 impl PgDriver {
-    async fn connect_to(&self, host: &Host) -> Result<(Stream, Greeting, BytesMut), Fault> {
+    async fn connect_to(&self, host: &Host) -> Result<Greeted, Fault> {
+        let began = Instant::now();
         let mut io = self.open(host).await?;
+        let way = began.elapsed();
         let (mut startup, hello) = Startup::new(StartupParams {
             user: self.config.get_user()?,
             database: self.config.get_database().map(Into::into),
@@ -89,7 +97,9 @@ impl PgDriver {
                     output = startup.answer_password(password.as_deref())?;
                 }
                 Some(Step::Notice(notice)) => notice::log(&notice),
-                Some(Step::Done(greeting)) => return Ok((io, greeting, input)),
+                Some(Step::Done(greeting)) => {
+                    return Ok(Greeted { io, way, greeting, rest: input });
+                }
                 None => {
                     let count = io
                         .read_buf(&mut input)
@@ -103,112 +113,21 @@ impl PgDriver {
         }
     }
 
-    async fn open(&self, host: &Host) -> Result<Stream, Fault> {
-        match &host.kind {
-            HostKind::Tcp(name, address) => {
-                if let Some(transport) = self.config.pool_options().transport() {
-                    let stream = transport.open(name, host.port).await;
-                    return Ok(Stream::Own(stream.map_err(|error| unreachable(host).with_source(error))?));
-                }
-                let stream = match address {
-                    Some(address) => TcpStream::connect(SocketAddr::new(*address, host.port)).await,
-                    None => TcpStream::connect((name.as_str(), host.port)).await,
-                };
-                let stream = stream.map_err(|error| unreachable(host).with_source(error))?;
-                self.tune(&stream).map_err(|error| unreachable(host).with_source(error))?;
-                Ok(Stream::Tcp(stream))
+    async fn open(&self, host: &Host) -> Result<Socket, Fault> {
+        let socket;
+        let place = match &host.kind {
+            HostKind::Tcp(name, address) => Place::Tcp(name, *address, host.port),
+            HostKind::Unix(directory) => {
+                socket = host.socket_path(directory);
+                Place::Unix(&socket)
             }
-            #[cfg(unix)]
-            HostKind::Unix(_) => {
-                let path = host.socket_path().ok_or_else(|| unreachable(host))?;
-                let stream = UnixStream::connect(path).await;
-                Ok(Stream::Unix(stream.map_err(|error| unreachable(host).with_source(error))?))
-            }
-            #[cfg(not(unix))]
-            HostKind::Unix(_) => Err(Fault::new(
-                ErrorKind::Config,
-                Outcome::NotSent,
-                "unix sockets are not offered on this system; set `host` to a name or an address",
-            )),
-        }
-    }
-
-    /// Batches are formed by the pipe, so the kernel need not wait for more.
-    fn tune(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        let socket = SockRef::from(stream);
-        if let Some(settings) = self.config.get_keepalive() {
-            let mut keepalive = TcpKeepalive::new();
-            if let Some(idle) = settings.idle {
-                keepalive = keepalive.with_time(idle);
-            }
-            if let Some(interval) = settings.interval {
-                keepalive = keepalive.with_interval(interval);
-            }
-            if let Some(count) = settings.count {
-                keepalive = keepalive.with_retries(count);
-            }
-            socket.set_tcp_keepalive(&keepalive)?;
-        }
-        #[cfg(target_os = "linux")]
-        if let Some(timeout) = self.config.get_tcp_user_timeout() {
-            socket.set_tcp_user_timeout(Some(timeout))?;
-        }
-        Ok(())
+        };
+        let transport = self.config.pool_options().transport();
+        Socket::open(place, self.config.get_tuning(), transport, host).await
     }
 }
 
-fn unreachable(host: &Host) -> Fault {
-    Fault::new(ErrorKind::Connect, Outcome::NotSent, format!("cannot connect to {host}"))
-}
-
+/// The connection ended before it was authenticated.
 fn interrupted(host: &Host) -> Fault {
-    Fault::new(
-        ErrorKind::Connect,
-        Outcome::NotSent,
-        format!("{host} closed the connection during the handshake; is it a PostgreSQL server?"),
-    )
-}
-
-/// A TCP connection, a unix socket, or what the application made.
-pub(crate) enum Stream {
-    Tcp(TcpStream),
-    #[cfg(unix)]
-    Unix(UnixStream),
-    Own(BoxedStream),
-}
-
-macro_rules! delegate {
-    ($self:ident, $stream:ident => $call:expr) => {
-        match $self.get_mut() {
-            Stream::Tcp($stream) => $call,
-            #[cfg(unix)]
-            Stream::Unix($stream) => $call,
-            Stream::Own($stream) => $call,
-        }
-    };
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        delegate!(self, stream => Pin::new(stream).poll_read(cx, buffer))
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        delegate!(self, stream => Pin::new(stream).poll_write(cx, bytes))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        delegate!(self, stream => Pin::new(stream).poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        delegate!(self, stream => Pin::new(stream).poll_shutdown(cx))
-    }
+    socket::interrupted(host, "PostgreSQL")
 }

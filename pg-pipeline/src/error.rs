@@ -1,7 +1,7 @@
 //! The error that every call of this crate returns, and the server's own error with all its fields.
 //!
-//! `mysql-pipeline`'s file of this name has the same [`Error`] on purpose: a type of each driver's own around the engine's error,
-//! whose documentation names the server's codes.
+//! `mysql-pipeline`'s file of this name has the same [`Error`] on purpose: a type of each driver's own around the engine's
+//! error, whose documentation names the server's codes.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -65,7 +65,7 @@ impl Row {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Decode`] when there is no such column, or its value is not a `T` (NULL is only an `Option`).
+    /// [`Decode`](crate::ErrorKind::Decode) when there is no such column, or its value is not a `T` (NULL is only an `Option`).
     #[expect(clippy::needless_pass_by_value, reason = "an index is a number or a reference")]
     pub fn try_get<'a, T: FromSql<'a>>(&'a self, index: impl RowIndex) -> Result<T, Error> {
         let index = index.find(&self.columns).ok_or_else(|| self.no_column(&index))?;

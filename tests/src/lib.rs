@@ -1,68 +1,17 @@
-//! What the suites share: servers, pools, names of one's own, random numbers that a seed repeats, and conditions that
-//! are awaited instead of slept for.
+//! What the suites share: two sides with the same names, one for each database, names of one's own, random numbers that
+//! a seed repeats, and conditions that are awaited instead of slept for.
+//!
+//! A topic is written once, in `tests/topics`, against `super::side`; the programs in `tests` compile it for
+//! [`postgres`] and for [`mysql`].
 
 pub mod mysql;
-pub mod peer;
+pub mod odd_values;
+pub mod postgres;
 pub mod proxy;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-use pg_pipeline::{Config, PipeState, Pool};
-
-/// The PostgreSQL server of this run, as a configuration.
-pub async fn postgres() -> Config {
-    let server = test_servers::postgres().await.expect("a PostgreSQL server");
-    server.url().parse().expect("the server's URL")
-}
-
-/// A pool of eight pipes on it.
-pub async fn pool() -> Pool {
-    Pool::builder(postgres().await).connect().await.expect("a pool")
-}
-
-/// A pool of eight pipes whose connections can be told from those of other tests by their application's name.
-pub async fn named_pool(name: &str) -> Pool {
-    Pool::builder(postgres().await.application_name(name)).connect().await.expect("a pool")
-}
-
-/// Waits until every pipe of the pool is up and shared.
-pub async fn all_shared(pool: &Pool) {
-    eventually("every pipe is shared", || async {
-        pool.stats().pipes.iter().all(|pipe| pipe.state == PipeState::Shared)
-    })
-    .await;
-}
-
-/// Writes handed to the kernel on all pipes of the pool.
-pub fn writes(pool: &Pool) -> u64 {
-    pool.stats().pipes.iter().map(|pipe| pipe.writes).sum()
-}
-
-/// How many connections of an application the server shows in a state (`%` for all).
-pub async fn connections(other: &Pool, application: &str, state: &str) -> i64 {
-    let (count,): (i64,) = other
-        .query_one(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND coalesce(state, '') LIKE $2",
-            (application, state),
-        )
-        .await
-        .expect("a count");
-    count
-}
-
-/// Creates a table of one's own; `columns` as between the parentheses of CREATE TABLE.
-pub async fn table(pool: &Pool, topic: &str, columns: &str) -> String {
-    let name = own_name(topic);
-    pool.execute(format!("CREATE TABLE {name} ({columns})"), ()).await.expect("a table");
-    name
-}
-
-/// Drops it again.
-pub async fn drop_table(pool: &Pool, table: &str) {
-    pool.execute(format!("DROP TABLE {table}"), ()).await.expect("dropped");
-}
 
 /// Multiplies the counts of long suites: 1 in the normal run, set by `SCALE` in the full one.
 pub fn scale() -> usize {

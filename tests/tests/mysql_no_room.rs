@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use integration_tests::mysql::{all_shared, pool};
-use mysql_pipeline::Row;
-use mysql_pipeline::types::{Date, DateTime, Time};
+use integration_tests::mysql::types::{Date, DateTime, Time};
+use integration_tests::mysql::{Error, Row, all_shared, pool};
 
 #[tokio::test]
 async fn without_room_for_prepared_statements_everything_runs_as_text() {
@@ -24,7 +23,7 @@ async fn without_room_for_prepared_statements_everything_runs_as_text() {
             let all: All = pool.query_one(sql, params).await?;
             assert_eq!(all, (-7, u64::MAX, "it's é".to_owned(), vec![0, 255], date, date_time, time, None));
         }
-        Ok::<_, mysql_pipeline::Error>(())
+        Ok::<_, Error>(())
     };
     let result = tokio::time::timeout(Duration::from_secs(20), asked).await;
     session.execute("SET GLOBAL max_prepared_stmt_count = 16382", ()).await.expect("room again");

@@ -110,6 +110,8 @@ pub struct Leased<D: Driver> {
     order: Mutex<()>,
     /// A call was dropped before its answer came.
     unanswered: AtomicBool,
+    /// Something of several steps was begun and is not over.
+    half_done: AtomicBool,
     /// A script has ended the transaction.
     over: AtomicBool,
 }
@@ -135,48 +137,25 @@ impl<D: Driver> Leased<D> {
             placed: AtomicUsize::new(0),
             order: Mutex::new(()),
             unanswered: AtomicBool::new(false),
+            half_done: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
-    }
-
-    /// Sends requests without waiting for answers in between, and waits for all of the answers, which come back in the
-    /// same order. They end with the first request that could not be sent.
-    pub async fn submit_all(
-        &self,
-        requests: impl Iterator<Item = RequestOf<D>> + Send,
-        deadline: Instant,
-    ) -> Result<Vec<Result<AnswerOf<D>, Fault<D>>>, Fault<D>> {
-        let mut call = Call::begin(Lane::Leased(self));
-        let turn = call.take_turn(deadline).await?;
-        let mut waiting = Vec::with_capacity(requests.size_hint().0);
-        let mut not_sent = None;
-        for request in requests {
-            call.open += 1;
-            match self.lease.enqueue(request, deadline).await {
-                Ok(answer) => {
-                    call.place = self.placed.fetch_add(1, Ordering::AcqRel) + 1;
-                    waiting.push(Box::pin(answer));
-                }
-                Err(error) => {
-                    call.open -= 1;
-                    not_sent = Some(Err(error));
-                    break;
-                }
-            }
-        }
-        drop(turn);
-        let mut answers = Vec::with_capacity(waiting.len() + 1);
-        for answer in waiting {
-            answers.push(answer.await);
-            call.open -= 1;
-        }
-        answers.extend(not_sent);
-        Ok(answers)
     }
 
     /// Whether a call was dropped before its answer came, so that nobody has seen how it went.
     pub fn has_unanswered(&self) -> bool {
         self.unanswered.load(Ordering::Acquire)
+    }
+
+    /// Whether a call has begun something of several steps and not ended it: the next call ends it first. What it is,
+    /// the driver knows.
+    pub fn is_half_done(&self) -> bool {
+        self.half_done.load(Ordering::Acquire)
+    }
+
+    /// Something of several steps begins, or is over.
+    pub fn set_half_done(&self, half_done: bool) {
+        self.half_done.store(half_done, Ordering::Release);
     }
 
     /// A script has ended the transaction, which was found out afterwards.
@@ -276,6 +255,43 @@ impl<'a, D: Driver> Call<'a, D> {
                 answer
             }
         }
+    }
+}
+
+impl<'a, D: Driver> Call<'a, D> {
+    /// On a lease, sends requests without waiting for answers in between, and waits for all of the answers, which come
+    /// back in the same order. They end with the first request that could not be sent.
+    pub async fn submit_all(
+        &mut self,
+        requests: impl Iterator<Item = RequestOf<D>> + Send,
+        deadline: Instant,
+        turn: Turn<'a>,
+    ) -> Result<Vec<Result<AnswerOf<D>, Fault<D>>>, Fault<D>> {
+        let Lane::Leased(leased) = self.lane else { return Err(mixed_up()) };
+        let mut waiting = Vec::with_capacity(requests.size_hint().0);
+        let mut not_sent = None;
+        for request in requests {
+            self.open += 1;
+            match leased.lease.enqueue(request, deadline).await {
+                Ok(answer) => {
+                    self.place = leased.placed.fetch_add(1, Ordering::AcqRel) + 1;
+                    waiting.push(Box::pin(answer));
+                }
+                Err(error) => {
+                    self.open -= 1;
+                    not_sent = Some(Err(error));
+                    break;
+                }
+            }
+        }
+        drop(turn);
+        let mut answers = Vec::with_capacity(waiting.len() + 1);
+        for answer in waiting {
+            answers.push(answer.await);
+            self.open -= 1;
+        }
+        answers.extend(not_sent);
+        Ok(answers)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod lease;
 pub mod options;
 pub mod pool;
 pub mod row;
+pub mod socket;
 pub mod statement;
 pub mod stats;
 pub mod transport;

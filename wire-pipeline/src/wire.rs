@@ -19,6 +19,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -178,6 +179,8 @@ pub struct Connected<D: Driver + ?Sized> {
     pub wire: D::Wire,
     /// What was read beyond the handshake.
     pub input: ReadBuffer,
+    /// How long the byte stream took to open: about the way to the server and back, until more is known.
+    pub way: Duration,
 }
 
 /// The engine's error for a driver.

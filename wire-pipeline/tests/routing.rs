@@ -45,7 +45,7 @@ async fn measure(slow: Slow, routing: Routing, apart: Duration, seed: u64) -> (V
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let uniform = ((random >> 33) as f64 + 1.0) / f64::from(1_u32 << 31);
         at += apart.mul_f64(-uniform.min(1.0).ln());
-        let is_slow = slow != Slow::Nothing && (random >> 20) % 20 == 0;
+        let is_slow = slow != Slow::Nothing && (random >> 20).is_multiple_of(20);
         let estimate = if is_slow && slow == Slow::Statement { &other } else { &quick };
         let request = ask(id).takes(if is_slow { SLOW } else { QUICK }).learns(estimate);
         let (pool, at) = (&pool, at);

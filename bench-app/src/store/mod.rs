@@ -1,6 +1,7 @@
 //! The table `world` as the service sees it. Each driver and way of access is one implementation of [`Store`]
 //! in a module of its own; nothing outside this folder names a driver.
 
+mod drivers;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
 mod samples;

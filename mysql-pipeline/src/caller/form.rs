@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::protocol::command::Bound;
-use crate::statement::{Learned, fill};
+use crate::statement::{Class, Learned, fill};
 
 /// How a statement travels.
 pub(super) enum Form {
@@ -13,7 +13,10 @@ pub(super) enum Form {
 
 impl Form {
     pub(super) fn usual(learned: &Learned, bound: &Bound) -> Self {
-        let text = learned.is_text_only().then(|| Self::Prepared.text(learned, bound));
+        // These have no prepared form, and trying to prepare them would hold up what is pipelined with them.
+        let of_a_transaction = matches!(learned.class, Class::Transaction | Class::Savepoint);
+        let as_text = learned.is_text_only() || of_a_transaction && bound.count == 0;
+        let text = as_text.then(|| Self::Prepared.text(learned, bound));
         text.flatten().unwrap_or(Self::Prepared)
     }
 

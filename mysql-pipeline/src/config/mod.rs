@@ -3,6 +3,9 @@
 //! This module may know every option, how it is written and which values this version honours; it must not
 //! know how a connection is made. Each form (URL, environment, builder) is cut into the same name and value pairs,
 //! and [`Config::set`] alone says what they mean. No error repeats a value: it may be, or contain, a password.
+//!
+//! `pg-pipeline`'s file of this name goes the same way on purpose: the options are each server's, and their reading is the
+//! engine's where it is the same.
 
 mod builder;
 mod environment;
@@ -21,6 +24,7 @@ pub use self::ssl::SslMode;
 use wire_pipeline::config::units::{self, Plain};
 use wire_pipeline::config::{self, Password, Setting, hosts, invalid, show_name, text, url};
 pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
+use wire_pipeline::socket::{Keepalive, Tuning};
 
 use self::environment::VARIABLES;
 use self::host::Addresses;
@@ -239,9 +243,10 @@ impl Config {
         self.public_key_retrieval
     }
 
-    /// Whether idle connections are probed.
-    pub(crate) fn has_keepalive(&self) -> bool {
-        !self.no_keepalive
+    /// What the operating system is told of TCP connections.
+    pub(crate) fn get_tuning(&self) -> Tuning {
+        let keepalive = (!self.no_keepalive).then(Keepalive::default);
+        Tuning { keepalive, user_timeout: None }
     }
 
     /// What every new session runs: a question of the driver's, its own defaults, then the user's.
@@ -277,7 +282,7 @@ impl fmt::Debug for Config {
             .field("ssl_mode", &self.ssl_mode)
             .field("public_key_retrieval", &self.public_key_retrieval)
             .field("time_zone", &self.time_zone)
-            .field("keepalive", &self.has_keepalive())
+            .field("keepalive", &!self.no_keepalive)
             .field("not_offered", &self.not_offered.keys().collect::<Vec<_>>())
             .field("pool", &self.pool)
             .finish_non_exhaustive()

@@ -3,6 +3,8 @@
 //!
 //! This module may know names, values and reasons. A value that asks for something is accepted when it is
 //! parsed and refused when connecting, so that a configuration can be read, shown and changed first.
+//!
+//! `pg-pipeline` has rules of its own on purpose: the values that ask for nothing are of other kinds there.
 
 use wire_pipeline::config::{invalid, units};
 

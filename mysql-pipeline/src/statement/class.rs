@@ -51,6 +51,22 @@ pub(crate) fn classify_script(script: &str) -> impl Iterator<Item = Class> {
     })
 }
 
+/// The script without what is empty at its end: blanks, comments and semicolons, for which the server has an error
+/// (1065).
+pub(crate) fn without_empty_end(script: &str) -> &str {
+    let (mut at, mut end) = (0, 0);
+    while let Some(rest) = script.get(at..).filter(|rest| !rest.is_empty()) {
+        let length = find_outside(rest, b';');
+        let mut words =
+            Words { rest: rest.get(..length).unwrap_or_default(), conditional_comments_run: true };
+        if words.next().is_some() || !words.rest.is_empty() {
+            end = at + length;
+        }
+        at += length + 1;
+    }
+    script.get(..end).unwrap_or(script)
+}
+
 /// Where `wanted` stands first outside of quotes and comments; the end if it does not.
 pub(super) fn find_outside(text: &str, wanted: u8) -> usize {
     let bytes = text.as_bytes();
@@ -204,6 +220,22 @@ fn conditional(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_empty_at_the_end_of_a_script_is_left_out() {
+        for (script, kept) in [
+            ("", ""),
+            (" ;; \n", ""),
+            ("-- a comment\n/* another */ ; # a third", ""),
+            ("SELECT 1", "SELECT 1"),
+            ("SELECT 1; SELECT ';' -- it's\n;\n-- over;\n", "SELECT 1; SELECT ';' -- it's\n"),
+            ("(SELECT 1); /* over", "(SELECT 1)"),
+            ("SELECT 1; /*! SET @x = 1 */", "SELECT 1; /*! SET @x = 1 */"),
+            (";SELECT 1;", ";SELECT 1"),
+        ] {
+            assert_eq!(without_empty_end(script), kept, "{script:?}");
+        }
+    }
 
     #[test]
     fn first_words_decide() {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use wire_pipeline::config::{hosts, invalid};
 
@@ -34,15 +34,12 @@ pub(crate) enum HostKind {
 }
 
 impl Host {
-    /// The socket's path, for a Unix host.
+    /// The path of the socket in the directory of a Unix host.
     ///
     /// Source: PostgreSQL documentation, `unix_socket_directories`: the socket is named `.s.PGSQL.nnnn` after
     /// the port.
-    pub(crate) fn socket_path(&self) -> Option<PathBuf> {
-        match &self.kind {
-            HostKind::Unix(directory) => Some(directory.join(format!(".s.PGSQL.{}", self.port))),
-            HostKind::Tcp(..) => None,
-        }
+    pub(crate) fn socket_path(&self, directory: &Path) -> PathBuf {
+        directory.join(format!(".s.PGSQL.{}", self.port))
     }
 
     pub(crate) fn is_unix(&self) -> bool {

@@ -4,6 +4,9 @@
 //! know how a connection is made. Each form (URL, key=value, environment, builder) is cut into the same name
 //! and value pairs, and [`Config::set`] alone says what they mean. No error repeats a value: it may be, or
 //! contain, a password.
+//!
+//! `mysql-pipeline`'s file of this name goes the same way on purpose: the options are each server's, and their reading is the
+//! engine's where it is the same.
 
 mod builder;
 mod environment;
@@ -24,6 +27,7 @@ pub use self::ssl::SslMode;
 use wire_pipeline::config::units::{self, Plain};
 use wire_pipeline::config::{self, Password, Setting, hosts, invalid, quoted_list, show_name, text, url};
 pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
+use wire_pipeline::socket::{Keepalive, Tuning};
 
 use self::environment::VARIABLES;
 use self::host::Addresses;
@@ -83,14 +87,6 @@ pub struct Config {
     /// Options whose value asks for something that this version does not offer. The values are not kept.
     not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
     pub(crate) pool: PoolOptions,
-}
-
-/// Probes of an idle TCP connection; `None` leaves a value to the operating system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Keepalive {
-    pub(crate) idle: Option<Duration>,
-    pub(crate) interval: Option<Duration>,
-    pub(crate) count: Option<u32>,
 }
 
 impl FromStr for Config {
@@ -270,14 +266,10 @@ impl Config {
         self.require_auth
     }
 
-    /// TCP keepalive, `None` when switched off.
-    pub(crate) fn get_keepalive(&self) -> Option<Keepalive> {
-        (!self.no_keepalive).then_some(self.keepalive)
-    }
-
-    /// How long sent bytes may stay unacknowledged; `None` leaves it to the operating system.
-    pub(crate) fn get_tcp_user_timeout(&self) -> Option<Duration> {
-        self.tcp_user_timeout
+    /// What the operating system is told of TCP connections.
+    pub(crate) fn get_tuning(&self) -> Tuning {
+        let keepalive = (!self.no_keepalive).then_some(self.keepalive);
+        Tuning { keepalive, user_timeout: self.tcp_user_timeout }
     }
 }
 
@@ -298,7 +290,7 @@ impl fmt::Debug for Config {
             )
             .field("require_auth", &self.require_auth)
             .field("sslmode", &self.ssl_mode)
-            .field("keepalive", &self.get_keepalive())
+            .field("keepalive", &self.get_tuning().keepalive)
             .field("tcp_user_timeout", &self.tcp_user_timeout)
             .field("not_offered", &self.not_offered.keys().collect::<Vec<_>>())
             .field("pool", &self.pool)

@@ -78,9 +78,8 @@ fn hosts_are_read_from_every_form() {
     for (text, expected) in cases {
         assert_eq!(config(text).get_hosts().unwrap(), expected, "{text}");
     }
-    let socket = unix("/tmp", 5433).socket_path().unwrap();
+    let socket = unix("/tmp", 5433).socket_path(Path::new("/tmp"));
     assert_eq!(socket, Path::new("/tmp/.s.PGSQL.5433"));
-    assert_eq!(tcp("h", 1).socket_path(), None);
 }
 
 #[test]
@@ -282,10 +281,10 @@ fn every_option_of_libpq_is_understood() {
         whole = whole.option(name, value).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
     whole.validate().unwrap();
-    assert_eq!(whole.get_keepalive().unwrap().idle, Some(Duration::from_secs(60)));
-    assert_eq!(whole.get_keepalive().unwrap().interval, Some(Duration::from_secs(10)));
-    assert_eq!(whole.get_keepalive().unwrap().count, Some(3));
-    assert_eq!(whole.get_tcp_user_timeout(), Some(Duration::from_secs(9)));
+    assert_eq!(whole.get_tuning().keepalive.unwrap().idle, Some(Duration::from_secs(60)));
+    assert_eq!(whole.get_tuning().keepalive.unwrap().interval, Some(Duration::from_secs(10)));
+    assert_eq!(whole.get_tuning().keepalive.unwrap().count, Some(3));
+    assert_eq!(whole.get_tuning().user_timeout, Some(Duration::from_secs(9)));
     assert_eq!(whole.pool_options().connect_timeout(), Duration::from_secs(5));
     assert_eq!(whole.get_application_name(), Some("a"));
 }

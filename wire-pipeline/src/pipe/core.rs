@@ -96,15 +96,15 @@ impl<W: Wire> Core<W> {
     /// Stop framing while this many bytes wait for the kernel: what is not framed can still move.
     const AHEAD: usize = 64 * 1024;
 
-    /// `longest_way` is an upper bound of the round trip; see [`Hold::new`].
-    pub(crate) fn new(wire: W, batches_out: BatchesOut, longest_way: Duration, now: Instant) -> Self {
+    /// `way` is what is known of the round trip so far; see [`Hold::new`].
+    pub(crate) fn new(wire: W, batches_out: BatchesOut, way: Duration, now: Instant) -> Self {
         Self {
             wire,
             out: Out::default(),
             fifo: VecDeque::new(),
             unsent: VecDeque::new(),
             parked: Vec::new(),
-            hold: Hold::new(batches_out, longest_way),
+            hold: Hold::new(batches_out, way),
             batch: None,
             framed: 0,
             written: 0,

@@ -18,8 +18,8 @@ pub(crate) struct Hold {
     /// Shortest recent time from writing to an idle server until its first answer: the round trip and one entry's
     /// work.
     first_answer: Option<Shortest>,
-    /// What the round trip cannot be longer than, until something was answered.
-    longest_way: Duration,
+    /// What the round trip is taken for until something was answered.
+    first_way: Duration,
     /// Smoothed work on one entry: the time between two answers of a batch. Unknown until a batch had several.
     each: Option<Duration>,
     /// Smoothed time between the first and the last answer of a batch.
@@ -54,13 +54,13 @@ impl Hold {
     /// How often a shortest time grows by a sixty-fourth: it doubles in 45 s in which nothing was as quick.
     const FORGET: Duration = Duration::from_secs(1);
 
-    /// `longest_way` is an upper bound of the round trip, for as long as nothing was answered.
-    pub(crate) fn new(policy: BatchesOut, longest_way: Duration) -> Self {
+    /// `first_way` is what the round trip is taken for until something was answered.
+    pub(crate) fn new(policy: BatchesOut, first_way: Duration) -> Self {
         Self {
             batches: VecDeque::new(),
             policy,
             first_answer: None,
-            longest_way,
+            first_way,
             each: None,
             span: Duration::ZERO,
         }
@@ -96,7 +96,7 @@ impl Hold {
 
     /// What an answer of an idle server takes at least, on the way and for its least work.
     pub(crate) fn way(&self) -> Duration {
-        self.first_answer.map_or(self.longest_way, |first| first.took)
+        self.first_answer.map_or(self.first_way, |first| first.took)
     }
 
     /// A batch begins.

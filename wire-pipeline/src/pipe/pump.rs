@@ -83,15 +83,9 @@ pub(crate) struct Pump<'a, D: Driver> {
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
-    /// `took` is how long connecting took: the way to the server is not longer than that.
-    pub(crate) fn new(
-        shared: &'a Arc<Shared<D>>,
-        pipe: &'a Pipe<D::Wire>,
-        connected: Connected<D>,
-        took: Duration,
-    ) -> Self {
+    pub(crate) fn new(shared: &'a Arc<Shared<D>>, pipe: &'a Pipe<D::Wire>, connected: Connected<D>) -> Self {
         let now = Instant::now();
-        let mut core = Core::new(connected.wire, shared.options.batches_out, took, now);
+        let mut core = Core::new(connected.wire, shared.options.batches_out, connected.way, now);
         core.settle(Occasion::Connected, now);
         pipe.signal(|queue| queue.lane = Lane::Settling);
         Self {

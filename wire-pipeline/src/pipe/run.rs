@@ -40,8 +40,7 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
                 Some(Err(error)) => return shared.connect_failed(error),
             },
         };
-        let Fresh { connected, took } = connected;
-        let mut pump = Pump::new(&shared, pipe, connected, took);
+        let mut pump = Pump::new(&shared, pipe, connected);
         let born = Instant::now();
         let lifetime = lifetimes.around(shared.options.max_lifetime);
         let (end, next) = live(&shared, &mut pump, lifetime, &mut backoff).await;
@@ -82,7 +81,7 @@ async fn live<D: Driver>(
     pump: &mut Pump<'_, D>,
     lifetime: Duration,
     backoff: &mut Backoff,
-) -> (End<D>, Option<Fresh<D>>) {
+) -> (End<D>, Option<Connected<D>>) {
     if lifetime.is_zero() || shared.exclusive {
         return (pump.run().await, None);
     }
@@ -118,16 +117,9 @@ async fn live<D: Driver>(
     }
 }
 
-/// A connection that nobody has used.
-struct Fresh<D: Driver> {
-    connected: Connected<D>,
-    /// How long connecting took.
-    took: Duration,
-}
-
 /// Connects, however long it takes; while the server refuses, one pipe after the other. Fails only for a connection of
 /// its own.
-async fn connect_in_turn<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Fresh<D>, Fault<D>> {
+async fn connect_in_turn<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Connected<D>, Fault<D>> {
     loop {
         let Some(mut probe) = shared.recovery.turn().await else {
             let turn = handshake(shared).await?;
@@ -165,15 +157,11 @@ async fn handshake<D: Driver>(shared: &Shared<D>) -> Result<SemaphorePermit<'_>,
 async fn connect<D: Driver>(
     shared: &Arc<Shared<D>>,
     _turn: SemaphorePermit<'_>,
-) -> Result<Fresh<D>, Fault<D>> {
+) -> Result<Connected<D>, Fault<D>> {
     let limit = shared.options.connect_timeout;
-    let began = Instant::now();
     // What provides passwords and the like is the user's, and may panic.
     match timeout(limit, unpanicked(shared.driver.connect(&shared.budget))).await {
-        Ok(result) => {
-            let connected = result.unwrap_or_else(|| Err(faults::panicked()))?;
-            Ok(Fresh { connected, took: began.elapsed() })
-        }
+        Ok(result) => result.unwrap_or_else(|| Err(faults::panicked())),
         Err(_) => Err(faults::connect_timeout(limit)),
     }
 }

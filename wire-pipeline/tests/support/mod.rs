@@ -554,7 +554,7 @@ impl Driver for Toy {
             touched: false,
             last_words: None,
         };
-        Ok(Connected { io, wire, input: ReadBuffer::new() })
+        Ok(Connected { io, wire, input: ReadBuffer::new(), way: Duration::ZERO })
     }
 }
 

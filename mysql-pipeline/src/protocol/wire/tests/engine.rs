@@ -149,6 +149,7 @@ impl Driver for InMemory {
             io,
             wire: MySqlWire::new(budget, self.0.cache, Arc::new([])),
             input: ReadBuffer::new(),
+            way: Duration::ZERO,
         })
     }
 }

@@ -1,0 +1,73 @@
+//! Helpers that read the same for both databases. Compiled twice, inside of `postgres` and of `mysql`: `super` is whose
+//! driver and server are meant.
+
+use super::{Client, Config, PipeState, Pool, config, named_config};
+use crate::{eventually, own_name};
+
+/// A pool of eight pipes.
+pub async fn pool() -> Pool {
+    Pool::builder(config().await).connect().await.expect("a pool")
+}
+
+/// A pool of so many pipes.
+pub async fn pool_of(connections: usize) -> Pool {
+    Pool::builder(config().await).connections(connections).connect().await.expect("a pool")
+}
+
+/// A pool of eight pipes whose connections can be told from those of other tests by their name.
+pub async fn named_pool(name: &str) -> Pool {
+    Pool::builder(named_config(name).await).connect().await.expect("a pool")
+}
+
+/// Waits until every pipe of the pool is up and shared.
+pub async fn all_shared(pool: &Pool) {
+    eventually("every pipe is shared", || async { shared_pipes(pool) == pool.stats().pipes.len() }).await;
+}
+
+/// How many pipes of the pool are up and shared.
+pub fn shared_pipes(pool: &Pool) -> usize {
+    pool.stats().pipes.iter().filter(|pipe| pipe.state == PipeState::Shared).count()
+}
+
+/// Waits until nothing is in flight, waits or is held.
+pub async fn idle(pool: &Pool) {
+    eventually("the pool holds nothing", || async {
+        let stats = pool.stats();
+        stats.in_flight() == 0 && stats.waiting == 0 && stats.leased == 0 && stats.answer_bytes == 0
+    })
+    .await;
+}
+
+/// Writes handed to the kernel on all pipes of the pool.
+pub fn writes(pool: &Pool) -> u64 {
+    pool.stats().pipes.iter().map(|pipe| pipe.writes).sum()
+}
+
+/// How often a pipe of the pool had to connect again.
+pub fn reconnects(pool: &Pool) -> u64 {
+    pool.stats().pipes.iter().map(|pipe| pipe.reconnects).sum()
+}
+
+/// Creates a table of one's own; `columns` as between the parentheses of CREATE TABLE.
+pub async fn table(client: &impl Client, topic: &str, columns: &str) -> String {
+    let name = own_name(topic);
+    client.execute(format!("CREATE TABLE {name} ({columns})"), ()).await.expect("a table");
+    name
+}
+
+/// Drops it again.
+pub async fn drop_table(client: &impl Client, table: &str) {
+    client.execute(format!("DROP TABLE {table}"), ()).await.expect("dropped");
+}
+
+/// How many rows it has.
+pub async fn count(client: &impl Client, table: &str) -> i64 {
+    let (count,): (i64,) =
+        client.query_one(format!("SELECT count(*) FROM {table}"), ()).await.expect("a count");
+    count
+}
+
+/// A configuration for a port of the loopback, with a user.
+pub fn loopback(port: u16) -> Config {
+    Config::new().host("127.0.0.1").port(port).user("somebody")
+}

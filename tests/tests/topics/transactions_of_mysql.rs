@@ -1,0 +1,148 @@
+//! Transactions as only MySQL has them: a deadlock undoes all of them and the server goes on, a failure undoes its
+//! statement alone, and many statements commit by themselves.
+
+use integration_tests::eventually;
+
+use super::side::{
+    DatabaseError, Error, ErrorKind, Outcome, Pool, Transaction, count, drop_table, pool, table,
+};
+
+/// Makes `victim`, which has locked row 1 and much else, and another transaction wait for each other; the server ends
+/// the one that has changed less.
+async fn collide(pool: &Pool, table: &str, victim: &Transaction) -> Vec<Result<u64, Error>> {
+    let other = pool.begin().await.expect("a lease");
+    let update = format!("UPDATE {table} SET m = m + 1 WHERE n = ?");
+    for n in 2..=20 {
+        other.execute(&update, (n,)).await.expect("locked");
+    }
+    victim.execute(&update, (1,)).await.expect("locked");
+    let other = tokio::spawn({
+        let update = update.clone();
+        async move {
+            other.execute(&update, (1,)).await.expect("the other one is the victim");
+            other.rollback().await.expect("rolled back");
+        }
+    });
+    eventually("the other one waits", || async {
+        let (waiting,): (i64,) = pool
+            .query_one("SELECT COUNT(*) FROM performance_schema.data_lock_waits", ())
+            .await
+            .expect("a row");
+        waiting > 0
+    })
+    .await;
+    // Pipelined: the first closes the circle, and the others are on their way when the server ends the transaction.
+    let insert = format!("INSERT INTO {table} VALUES (?, 0)");
+    let (a, b, c, d) = tokio::join!(
+        victim.execute(&update, (2,)),
+        victim.execute(&insert, (100,)),
+        victim.execute(&insert, (101,)),
+        victim.execute(&insert, (102,)),
+    );
+    other.await.expect("the other one goes on");
+    [a, b, c, d].into_iter().map(|done| done.map(|done| done.rows_affected())).collect()
+}
+
+#[tokio::test]
+async fn after_a_deadlock_nothing_commits_by_itself() {
+    let pool = pool().await;
+    let table = table(&pool, "deadlock", "n INT PRIMARY KEY, m INT").await;
+    for n in 1..=20 {
+        pool.execute(format!("INSERT INTO {table} VALUES (?, 0)"), (n,)).await.expect("inserted");
+    }
+    for end in ["commit", "drop"] {
+        let victim = pool.begin().await.expect("a lease");
+        // So that what is pipelined is not held up by preparing.
+        victim.query::<(i32,)>(format!("SELECT n FROM {table} WHERE n = 0"), ()).await.expect("rows");
+        let results = collide(&pool, &table, &victim).await;
+        let deadlock = results[0].as_ref().expect_err("a deadlock");
+        assert_eq!(deadlock.as_database().map(DatabaseError::number), Some(1213), "{deadlock}");
+        assert!(deadlock.is_retryable());
+        if end == "commit" {
+            let further = victim.execute(format!("DELETE FROM {table}"), ()).await.expect_err("it is undone");
+            assert_eq!((further.kind(), further.outcome()), (ErrorKind::Database, Outcome::Failed));
+            let error = victim.commit().await.expect_err("nothing to commit");
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed));
+            assert!(
+                error.is_retryable() && error.to_string().contains("rolled this transaction back"),
+                "{error}"
+            );
+        } else {
+            drop(victim);
+        }
+        assert_eq!(count(&pool, &table).await, 20, "{end}");
+        let (sum,): (i64,) = pool.query_one(format!("SELECT SUM(m) FROM {table}"), ()).await.expect("a sum");
+        assert_eq!(sum, 0, "{end}");
+    }
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn an_error_that_was_not_waited_for_keeps_the_transaction_from_being_committed() {
+    let pool = pool().await;
+    let table = table(&pool, "unseen", "n INT PRIMARY KEY").await;
+    let insert = format!("INSERT INTO {table} VALUES (?)");
+    let tx = pool.begin().await.expect("a lease");
+    tx.execute(&insert, (1,)).await.expect("inserted");
+    // Sent together with what follows, and then forgotten.
+    let forgotten = async {
+        let mut call = Box::pin(tx.execute(&insert, (1,)));
+        std::future::poll_fn(|cx| {
+            assert!(call.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        tx.query::<(i32,)>(format!("SELECT n FROM {table}"), ()).await.expect("behind it");
+    };
+    forgotten.await;
+    let error = tx.commit().await.expect_err("one of them failed");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed), "{error}");
+    assert_eq!(count(&pool, &table).await, 0);
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn what_would_end_a_transaction_behind_its_back_is_refused() {
+    let pool = pool().await;
+    let tx = pool.begin().await.expect("a lease");
+    for sql in
+        ["COMMIT", "/*! ROLLBACK */", "SET autocommit = 1", "CREATE TABLE never (a INT)", "TRUNCATE never"]
+    {
+        let error = tx.execute(sql, ()).await.expect_err(sql);
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent), "{sql}");
+    }
+    let script = tx.batch_execute("DO 1; SELECT ';'; COMMIT").await.expect_err("it would end it");
+    assert_eq!(script.kind(), ErrorKind::SessionState);
+    tx.execute("SAVEPOINT s", ()).await.expect("a place to return to");
+    tx.batch_execute("DO 1; ROLLBACK TO s").await.expect("a script");
+    tx.commit().await.expect("committed");
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn autocommit_is_on_again_wherever_it_was_off() {
+    let pool = pool().await;
+    let table = table(&pool, "autocommit", "n INT PRIMARY KEY").await;
+    let insert = format!("INSERT INTO {table} VALUES (?)");
+    for n in 0..12 {
+        let tx = pool.begin().await.expect("a lease");
+        tx.execute(&insert, (n,)).await.expect("inserted");
+        // A statement that fails is undone alone.
+        let twice = tx.execute(&insert, (n,)).await.expect_err("a duplicate");
+        assert_eq!(twice.as_database().map(DatabaseError::number), Some(1062));
+        match n % 3 {
+            0 => tx.commit().await.expect("committed"),
+            1 => tx.rollback().await.expect("rolled back"),
+            _ => drop(tx),
+        }
+    }
+    assert_eq!(count(&pool, &table).await, 4);
+    for _ in 0..64 {
+        let (autocommit,): (i64,) = pool.query_one("SELECT @@autocommit", ()).await.expect("a row");
+        assert_eq!(autocommit, 1);
+    }
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}

@@ -1,0 +1,166 @@
+//! The sockets below a protocol: TCP connections and Unix sockets, opened and tuned, or what the application makes in
+//! place of TCP.
+//!
+//! Knows names, addresses and the operating system's options; it must not know what is spoken.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use crate::error::{Error, ErrorKind, Outcome, ServerError};
+use crate::transport::{BoxedStream, Transport};
+
+/// Where a server listens.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// A host's name or address in text, the address that spares looking it up, and a port.
+    Tcp(&'a str, Option<IpAddr>, u16),
+    /// The path of a Unix socket.
+    Unix(&'a Path),
+}
+
+/// What the operating system is told of a TCP connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tuning {
+    /// Probes while nothing is sent; `None` for none.
+    pub keepalive: Option<Keepalive>,
+    /// How long sent bytes may stay unacknowledged (Linux only); `None` leaves it to the operating system.
+    pub user_timeout: Option<Duration>,
+}
+
+/// Probes of an idle TCP connection; `None` leaves a value to the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keepalive {
+    /// The time without traffic before the first probe.
+    pub idle: Option<Duration>,
+    /// The time between unanswered probes.
+    pub interval: Option<Duration>,
+    /// How many unanswered probes make a connection lost.
+    pub count: Option<u32>,
+}
+
+/// A TCP connection, a Unix socket, or what the application made.
+pub enum Socket {
+    /// A TCP connection.
+    Tcp(TcpStream),
+    /// A Unix socket.
+    #[cfg(unix)]
+    Unix(UnixStream),
+    /// What a [`Transport`] gave.
+    Own(BoxedStream),
+}
+
+impl Socket {
+    /// Connects to a server, which errors call `host`; by `transport`, if there is one, in place of TCP.
+    pub async fn open<S: ServerError>(
+        place: Place<'_>,
+        tuning: Tuning,
+        transport: Option<&Transport>,
+        host: &(impl fmt::Display + Sync),
+    ) -> Result<Self, Error<S>> {
+        let opened = match place {
+            Place::Tcp(name, address, port) => match transport {
+                Some(transport) => transport.open(name, port).await.map(Self::Own),
+                None => tcp(name, address, port, tuning).await,
+            },
+            #[cfg(unix)]
+            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            #[cfg(not(unix))]
+            Place::Unix(_) => {
+                return Err(crate::config::invalid(
+                    "unix sockets are not offered on this system; set `host` to a name or an address",
+                ));
+            }
+        };
+        opened.map_err(|error| unreachable(host).with_source(error))
+    }
+}
+
+async fn tcp(name: &str, address: Option<IpAddr>, port: u16, tuning: Tuning) -> io::Result<Socket> {
+    let stream = match address {
+        Some(address) => TcpStream::connect(SocketAddr::new(address, port)).await?,
+        None => TcpStream::connect((name, port)).await?,
+    };
+    // Batches are formed by the pipe, so the kernel need not wait for more.
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    if let Some(settings) = tuning.keepalive {
+        let mut keepalive = TcpKeepalive::new();
+        if let Some(idle) = settings.idle {
+            keepalive = keepalive.with_time(idle);
+        }
+        if let Some(interval) = settings.interval {
+            keepalive = keepalive.with_interval(interval);
+        }
+        if let Some(count) = settings.count {
+            keepalive = keepalive.with_retries(count);
+        }
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(timeout) = tuning.user_timeout {
+        socket.set_tcp_user_timeout(Some(timeout))?;
+    }
+    Ok(Socket::Tcp(stream))
+}
+
+/// There is no connection to `host`.
+#[cold]
+pub fn unreachable<S: ServerError>(host: &impl fmt::Display) -> Error<S> {
+    Error::new(ErrorKind::Connect, Outcome::NotSent, format!("cannot connect to {host}"))
+}
+
+/// The connection to `host` ended before it was authenticated; `server` is what should be listening there.
+#[cold]
+pub fn interrupted<S: ServerError>(host: &impl fmt::Display, server: &str) -> Error<S> {
+    Error::new(
+        ErrorKind::Connect,
+        Outcome::NotSent,
+        format!("{host} closed the connection during the handshake; is it a {server} server?"),
+    )
+}
+
+macro_rules! delegate {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self.get_mut() {
+            Socket::Tcp($stream) => $call,
+            #[cfg(unix)]
+            Socket::Unix($stream) => $call,
+            Socket::Own($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        delegate!(self, stream => Pin::new(stream).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        delegate!(self, stream => Pin::new(stream).poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        delegate!(self, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        delegate!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
