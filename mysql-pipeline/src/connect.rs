@@ -132,7 +132,7 @@ impl MyDriver {
             HostKind::Unix(path) => Place::Unix(path),
         };
         let transport = self.config.pool_options().transport();
-        Socket::open(place, transport, self.config.get_tuning(), host).await
+        Socket::open(place, self.config.get_tuning(), transport, host).await
     }
 }
 

@@ -123,7 +123,7 @@ impl PgDriver {
             }
         };
         let transport = self.config.pool_options().transport();
-        Socket::open(place, transport, self.config.get_tuning(), host).await
+        Socket::open(place, self.config.get_tuning(), transport, host).await
     }
 }
 

@@ -178,7 +178,12 @@ impl Driver for Mirrors {
     type Io = Mirror;
 
     async fn connect(&self, budget: &Arc<Budget>) -> Result<Connected<Self>, Error<Complaint>> {
-        Ok(Connected { io: Mirror::default(), wire: Echo(Arc::clone(budget)), input: ReadBuffer::new(), way: Duration::ZERO })
+        Ok(Connected {
+            io: Mirror::default(),
+            wire: Echo(Arc::clone(budget)),
+            input: ReadBuffer::new(),
+            way: Duration::ZERO,
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! What is below a protocol: TCP connections and Unix sockets, opened and tuned, and streams of the application's own.
+//! The sockets below a protocol: TCP connections and Unix sockets, opened and tuned, or what the application makes in
+//! place of TCP.
 //!
 //! Knows names, addresses and the operating system's options; it must not know what is spoken.
 
@@ -48,23 +49,23 @@ pub struct Keepalive {
     pub count: Option<u32>,
 }
 
-/// A TCP connection, a Unix socket, or another byte stream.
+/// A TCP connection, a Unix socket, or what the application made.
 pub enum Socket {
     /// A TCP connection.
     Tcp(TcpStream),
     /// A Unix socket.
     #[cfg(unix)]
     Unix(UnixStream),
-    /// What the application made.
+    /// What a [`Transport`] gave.
     Own(BoxedStream),
 }
 
 impl Socket {
-    /// Connects to a server, which errors call `host`; with a transport, in place of TCP, by that.
+    /// Connects to a server, which errors call `host`; by `transport`, if there is one, in place of TCP.
     pub async fn open<S: ServerError>(
         place: Place<'_>,
-        transport: Option<&Transport>,
         tuning: Tuning,
+        transport: Option<&Transport>,
         host: &(impl fmt::Display + Sync),
     ) -> Result<Self, Error<S>> {
         let opened = match place {
