@@ -108,7 +108,7 @@ pub struct Leased<D: Driver> {
     /// Held from a call's first poll until its request has its place: neither a call that must first ask what its
     /// statement is, nor a large one that waits for room, is overtaken.
     order: Mutex<()>,
-    /// A call was dropped before its answer came.
+    /// A call was dropped, or its time ran out, before its answer came.
     unanswered: AtomicBool,
     /// Something of several steps was begun and is not over.
     half_done: AtomicBool,
@@ -142,9 +142,16 @@ impl<D: Driver> Leased<D> {
         }
     }
 
-    /// Whether a call was dropped before its answer came, so that nobody has seen how it went.
+    /// Whether a call was dropped, or its time ran out, before its answer came, so that nobody has seen how it went.
     pub fn has_unanswered(&self) -> bool {
         self.unanswered.load(Ordering::Acquire)
+    }
+
+    /// Remembers an answer that did not come.
+    fn note(&self, answer: &Result<AnswerOf<D>, Fault<D>>) {
+        if answer.as_ref().is_err_and(|error| error.outcome() == Outcome::Unknown) {
+            self.unanswered.store(true, Ordering::Release);
+        }
     }
 
     /// Whether a call has begun something of several steps and not ended it: the next call ends it first. What it is,
@@ -252,6 +259,7 @@ impl<'a, D: Driver> Call<'a, D> {
                     Err(error) => Err(error),
                 };
                 self.open -= 1;
+                leased.note(&answer);
                 answer
             }
         }
@@ -287,8 +295,10 @@ impl<'a, D: Driver> Call<'a, D> {
         drop(turn);
         let mut answers = Vec::with_capacity(waiting.len() + 1);
         for answer in waiting {
-            answers.push(answer.await);
+            let answer = answer.await;
             self.open -= 1;
+            leased.note(&answer);
+            answers.push(answer);
         }
         answers.extend(not_sent);
         Ok(answers)

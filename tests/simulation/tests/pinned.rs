@@ -26,6 +26,11 @@ const PINNED: &[(Driver, u64, &str)] = &[
     (Pg, 828, "the same"),
     (My, 191, "the same in the other driver"),
     (My, 1457, "the same in the other driver"),
+    (
+        My,
+        100_791,
+        "a statement's time ran out, then it was a deadlock's victim, and COMMIT behind it was told to be well",
+    ),
 ];
 
 #[test]
