@@ -155,6 +155,11 @@ impl ServerError for DatabaseError {
     fn is_retryable(&self) -> bool {
         self.number == 1213
     }
+
+    /// `ER_OPTION_PREVENTS_STATEMENT` (`read_only` among other options), `ER_READ_ONLY_MODE`.
+    fn is_read_only(&self) -> bool {
+        matches!(self.number, 1290 | 1836)
+    }
 }
 
 impl fmt::Display for DatabaseError {

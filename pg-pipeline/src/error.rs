@@ -230,6 +230,11 @@ impl ServerError for DatabaseError {
     fn is_retryable(&self) -> bool {
         matches!(self.code.as_str(), "40001" | "40P01")
     }
+
+    /// `read_only_sql_transaction`.
+    fn is_read_only(&self) -> bool {
+        self.code == "25006"
+    }
 }
 
 impl fmt::Display for DatabaseError {

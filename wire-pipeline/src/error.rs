@@ -88,6 +88,11 @@ impl fmt::Display for Phase {
 pub trait ServerError: StdError + Send + Sync + 'static {
     /// Whether running the whole unit of work again may succeed (a serialization failure, a deadlock).
     fn is_retryable(&self) -> bool;
+
+    /// Whether the server says that it takes no writes. It may have changed its role since the connection was made.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 }
 
 /// The one error type of the engine; drivers wrap it.

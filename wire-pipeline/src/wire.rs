@@ -115,6 +115,9 @@ pub enum Occasion {
     Connected,
     /// It was found in a state that others must not see.
     Tainted,
+    /// The server said that it takes no writes. If that is not true of the server as a whole, but of one statement or
+    /// session, nothing is to be done; otherwise what is sent must fail, and the connection is replaced.
+    ReadOnly,
     /// A lease came back; `touched` says whether its holder may have changed settings.
     Returned {
         /// Whether the holder may have changed the session.

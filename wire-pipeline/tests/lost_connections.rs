@@ -246,3 +246,36 @@ async fn what_the_server_said_before_a_write_failed_still_counts() {
     assert_eq!(pool.stats().pipes[0].queries, 2, "finished answers are counted");
     until_idle(&pool).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_no_writes_any_more_is_left_once_that_is_confirmed() {
+    let server = Server::new();
+    let pool = pool(&server, options(2)).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    server.read_only.store(true, Ordering::SeqCst);
+    let error = run(&pool, ask(1).writes()).await.expect_err("no writes");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed));
+    until("it has another connection", || server.connections() == 3).await;
+    let checks = server.take_seen().into_iter().filter(|seen| *seen == support::Seen::Check).count();
+    assert_eq!(checks, 1);
+    // The new one may have come to the same server; nobody runs in circles for that.
+    for id in 2..100 {
+        let _ = run(&pool, ask(id).writes()).await;
+    }
+    assert!(server.connections() <= 4, "{}", server.connections());
+    server.read_only.store(false, Ordering::SeqCst);
+    run(&pool, ask(100).writes()).await.expect("an answer");
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_statement_that_may_not_write_costs_no_connection_where_the_server_takes_writes() {
+    let server = Server::new();
+    let pool = pool(&server, options(1)).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    run(&pool, ask(1).writes().fails()).await.expect_err("a session that may not write");
+    run(&pool, ask(2).writes()).await.expect("the same connection serves on");
+    assert_eq!(server.connections(), 1);
+    assert!(server.take_seen().contains(&support::Seen::Check));
+    until_idle(&pool).await;
+}

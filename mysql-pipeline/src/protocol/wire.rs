@@ -428,6 +428,7 @@ impl Wire for MySqlWire {
             Occasion::Connected => false,
             Occasion::Tainted => self.touched || !self.status.autocommits(),
             Occasion::Returned { touched } => touched || self.touched,
+            Occasion::ReadOnly => false,
         };
         self.work = None;
         let own = |text: &'static str| Request::own(What::Query(Bytes::from_static(text.as_bytes())));
@@ -444,6 +445,11 @@ impl Wire for MySqlWire {
                 // runs nothing behind an error.
                 Request::own(What::Script(Bytes::from_static(b"ROLLBACK; SET autocommit = 1")))
             });
+        }
+        if occasion == Occasion::ReadOnly {
+            // Out of the range of its type where the server as a whole takes no writes (error 1690).
+            // Source: MySQL manual, "Out-of-Range and Overflow Handling", and the system variable `read_only`.
+            requests.push(own("SELECT EXP(1000 * @@global.read_only)"));
         }
         if reset || occasion == Occasion::Connected {
             requests.extend(self.setup.iter().map(|text| Request::own(What::Query(text.clone()))));

@@ -469,6 +469,10 @@ impl Wire for PgWire {
             // A rollback undoes what a transaction set.
             Occasion::Tainted => self.touched || self.status == b'I',
             Occasion::Returned { touched } => touched || self.touched,
+            Occasion::ReadOnly => {
+                requests.push(Request::own_script(FAILS_IF_READ_ONLY));
+                false
+            }
         };
         if reset {
             // A transaction block cannot hold DISCARD ALL, so the parts go as scripts of their own where needed.
@@ -488,6 +492,13 @@ impl Wire for PgWire {
         self.last_words.clone()
     }
 }
+
+/// Fails where the server as a whole takes no writes: it is a standby, or was told so by other means than the settings
+/// of this session, its user or its database.
+/// Source: PostgreSQL documentation, "Recovery Information Functions" and `pg_settings`.
+const FAILS_IF_READ_ONLY: &str = "SELECT 1 / (NOT (pg_catalog.pg_is_in_recovery() OR EXISTS (\
+     SELECT FROM pg_catalog.pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on' \
+     AND source IN ('configuration file', 'command line', 'environment variable', 'global'))))::int";
 
 /// Bind to the unnamed portal, results in binary format.
 fn frame_bind(prepared: &Prepared, part: &Part, out: &mut Out) {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::buffer::{Out, ReadBuffer};
 use crate::entry::{Entry, Reply};
-use crate::error::{Error, ErrorKind, Outcome};
+use crate::error::{Error, ErrorKind, Outcome, ServerError as _};
 use crate::faults;
 use crate::options::BatchesOut;
 use crate::pipe::hold::Hold;
@@ -90,6 +90,8 @@ pub(crate) struct Progress {
     pub(crate) flights: usize,
     pub(crate) answers: usize,
     pub(crate) errors: usize,
+    /// The server said that it takes no writes.
+    pub(crate) read_only: bool,
 }
 
 impl<W: Wire> Core<W> {
@@ -249,7 +251,11 @@ impl<W: Wire> Core<W> {
                     match flight.map(|flight| flight.origin) {
                         Some(Origin::Entry(entry)) => {
                             progress.answers += 1;
-                            progress.errors += usize::from(reply.is_err());
+                            if let Err(error) = &reply {
+                                progress.errors += 1;
+                                progress.read_only |=
+                                    error.server().is_some_and(|server| server.is_read_only());
+                            }
                             self.finish(entry, reply);
                         }
                         Some(Origin::Own) => {

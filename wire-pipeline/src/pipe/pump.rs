@@ -28,6 +28,8 @@ const TICK: Duration = Duration::from_millis(5);
 const HOT: Duration = Duration::from_millis(2);
 /// After this and the way to the server, what is not sent is given back.
 const OVERDUE: Duration = Duration::from_millis(5);
+/// A connection is not asked more often than this whether its server still takes writes.
+const TRUSTED: Duration = Duration::from_secs(5);
 /// Reads in a row before the pump writes again.
 const READS_IN_A_ROW: usize = 16;
 
@@ -80,6 +82,10 @@ pub(crate) struct Pump<'a, D: Driver> {
     shown: Option<Instant>,
     /// When the lease is to be reported as held for long.
     report_at: Option<Instant>,
+    /// The server said that it takes no writes: it is asked whether that is so.
+    doubted: bool,
+    /// It is not asked before.
+    trusted_until: Instant,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
@@ -105,6 +111,8 @@ impl<'a, D: Driver> Pump<'a, D> {
             rested: false,
             shown: None,
             report_at: None,
+            doubted: false,
+            trusted_until: now + TRUSTED,
         }
     }
 
@@ -245,6 +253,9 @@ impl<'a, D: Driver> Pump<'a, D> {
             self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
             self.pipe.load.overdue.store(false, Ordering::SeqCst);
             self.served = true;
+            if progress.read_only && self.trusted_until <= now && !self.shared.exclusive {
+                self.doubted = true;
+            }
         }
         received
     }
@@ -306,6 +317,11 @@ impl<'a, D: Driver> Pump<'a, D> {
         };
         self.deliver();
         result.map_err(End::Lost)?;
+        if std::mem::take(&mut self.doubted) {
+            self.trusted_until = now + TRUSTED;
+            self.core.settle(Occasion::ReadOnly, now);
+            return Ok(Step::Moved);
+        }
         if !std::mem::replace(&mut self.ready, true) {
             self.shared.connected(self.pipe);
         }
@@ -350,10 +366,11 @@ impl<'a, D: Driver> Pump<'a, D> {
 
     fn advance_shared(&mut self, now: Instant) -> Result<Step, End<D>> {
         let mut queue = self.pipe.queue();
-        if self.core.is_tainted() || queue.drain || self.retiring {
+        let settles = self.core.is_tainted() || self.doubted;
+        if settles || queue.drain || self.retiring {
             queue.pump_idle = false;
-            let leave = if self.core.is_tainted() { Lane::Settling } else { Lane::Draining };
-            let draining = queue.drain && !self.core.is_tainted();
+            let leave = if settles { Lane::Settling } else { Lane::Draining };
+            let draining = queue.drain && !settles;
             queue.lane = leave;
             let queued = std::mem::take(&mut queue.entries);
             drop(queue);
@@ -368,9 +385,11 @@ impl<'a, D: Driver> Pump<'a, D> {
             if !self.core.is_empty() {
                 return Ok(Step::Still);
             }
-            if self.core.is_tainted() {
+            if settles {
                 self.shared.desk.not_drained(self.pipe);
-                self.core.settle(Occasion::Tainted, now);
+                if self.core.is_tainted() {
+                    self.core.settle(Occasion::Tainted, now);
+                }
                 let until = now + self.shared.options.connect_timeout;
                 self.stage = Stage::Settling { until, after: None };
                 return Ok(Step::Moved);

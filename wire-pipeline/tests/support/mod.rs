@@ -58,7 +58,13 @@ impl ServerError for Complaint {
     fn is_retryable(&self) -> bool {
         false
     }
+
+    fn is_read_only(&self) -> bool {
+        self.0 == READ_ONLY
+    }
 }
+
+const READ_ONLY: &str = "no writes";
 
 const FAIL: u8 = 1;
 const OPEN: u8 = 2;
@@ -66,6 +72,7 @@ const TOUCH: u8 = 4;
 const END: u8 = 8;
 const DIE: u8 = 16;
 const PANIC: u8 = 32;
+const WRITE: u8 = 64;
 
 const ASK: u8 = 1;
 const BEGIN: u8 = 2;
@@ -74,6 +81,7 @@ const ROLLBACK: u8 = 4;
 const RESET: u8 = 5;
 const GOODBYE: u8 = 6;
 const LAST_WORDS: u8 = 7;
+const CHECK: u8 = 8;
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -141,6 +149,11 @@ impl Ask {
     /// The server refuses it.
     pub fn fails(self) -> Self {
         Self { flags: self.flags | FAIL, ..self }
+    }
+
+    /// A server that takes no writes refuses it; if it fails, it is for that reason.
+    pub fn writes(self) -> Self {
+        Self { flags: self.flags | WRITE, ..self }
     }
 
     /// The server opens a transaction.
@@ -306,7 +319,11 @@ impl Wire for ToyWire {
         input.consume(4 + length);
         self.in_transaction = status & OPEN != 0;
         self.touched = status & TOUCH != 0;
-        let result = if status & FAIL == 0 { Ok(()) } else { Err(Error::refused(Complaint("refused"))) };
+        let result = match status & (FAIL | WRITE) {
+            0 => Ok(()),
+            FAIL => Err(Error::refused(Complaint("refused"))),
+            _ => Err(Error::refused(Complaint(READ_ONLY))),
+        };
         if kind == PREPARE {
             match &result {
                 Ok(()) => self.known.insert(id, true),
@@ -334,7 +351,8 @@ impl Wire for ToyWire {
         let touched = self.touched || occasion == Occasion::Returned { touched: true };
         let rollback = self.in_transaction.then(|| own(ROLLBACK, 0));
         let reset = touched.then(|| own(RESET, 0));
-        rollback.into_iter().chain(reset).collect()
+        let check = (occasion == Occasion::ReadOnly).then(|| own(CHECK, 0));
+        rollback.into_iter().chain(reset).chain(check).collect()
     }
 
     fn goodbye(&mut self, out: &mut Out) {
@@ -355,6 +373,7 @@ pub enum Seen {
     Rollback,
     Reset,
     Goodbye,
+    Check,
 }
 
 /// How it takes new connections.
@@ -384,6 +403,8 @@ pub struct Server {
     /// The next write of any client fails, and these bytes have arrived by then.
     breaks: Mutex<Option<Vec<u8>>>,
     mixed_up: AtomicBool,
+    /// It refuses writes.
+    pub read_only: AtomicBool,
     pub connections: AtomicUsize,
     handshakes: AtomicUsize,
     pub most_handshakes: AtomicUsize,
@@ -403,6 +424,7 @@ impl Server {
             cut: watch::Sender::new(None),
             breaks: Mutex::default(),
             mixed_up: AtomicBool::new(false),
+            read_only: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
             most_handshakes: AtomicUsize::new(0),
@@ -484,6 +506,7 @@ impl Server {
                 ROLLBACK => Seen::Rollback,
                 RESET => Seen::Reset,
                 GOODBYE => Seen::Goodbye,
+                CHECK => Seen::Check,
                 other => panic!("request {other}"),
             };
             self.log.lock().expect("unpoisoned").push((connection, seen));
@@ -512,7 +535,10 @@ impl Server {
             answer.put_u32_le((6 + payload) as u32);
             answer.put_u8(kind);
             answer.put_u32_le(id);
-            answer.put_u8(state | (flags & (FAIL | PANIC)));
+            let is_write = flags & WRITE != 0;
+            let refuses = (is_write && flags & FAIL != 0)
+                || self.read_only.load(Ordering::SeqCst) && (is_write || kind == CHECK);
+            answer.put_u8(state | (flags & (FAIL | PANIC)) | if refuses { WRITE } else { 0 });
             answer.put_bytes(7, payload);
             if io.write_all(&answer).await.is_err() {
                 return;
