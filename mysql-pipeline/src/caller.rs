@@ -28,6 +28,7 @@ use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script, without_empty_end};
+use crate::transaction::savepoint;
 
 /// The result of a statement whose rows are not wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -344,9 +345,12 @@ impl<'a> Caller<'a> {
     }
 
     async fn commit_until(self, deadline: Instant) -> Result<(), Fault> {
-        let strict = matches!(self.lane, Lane::Leased(leased) if leased.has_unanswered());
+        // Of these nobody has seen how they went, or will before COMMIT is sent.
+        let strict = matches!(self.lane, Lane::Leased(leased) if leased.has_unanswered() || leased.is_busy());
+        let call = self.begin_call();
+        let _turn = self.take_turn(&call, deadline).await?;
         if strict {
-            // Calls were dropped: their answers come before this one's.
+            // Their answers come before this one's.
             self.lane.submit(Request { rows: false, ..Request::query("DO 0") }, deadline).await?;
         }
         let commit = Request { part: true, rows: false, ..Request::new(What::Commit { strict }) };
@@ -367,16 +371,34 @@ impl<'a> Caller<'a> {
         Call::begin(self.lane)
     }
 
-    /// Takes the turn on a lease, and first undoes what a dropped call has left half-way.
+    /// Runs a text that is part of a transaction.
+    pub(crate) async fn say(self, text: String) -> Result<(), Fault> {
+        let deadline = self.deadline();
+        let mut call = self.begin_call();
+        self.check_class(Class::Plain)?;
+        let turn = self.take_turn(&call, deadline).await?;
+        let request = Request { part: true, rows: false, ..Request::query(text) };
+        call.submit(request, deadline, turn).await.map(drop)
+    }
+
+    /// Takes the turn on a lease, and first undoes what a dropped call, or a dropped savepoint, has left.
     async fn take_turn(self, call: &Call<'a, MyDriver>, deadline: Instant) -> Result<Turn<'a>, Fault> {
         let turn = call.take_turn(deadline).await?;
         if let Lane::Leased(leased) = self.lane {
             whole::undo_half_done(leased, deadline).await?;
+            if let Some(number) = leased.undo() {
+                let back = Request { part: true, rows: false, ..Request::query(savepoint::back(number)) };
+                self.lane.submit(back, deadline).await?;
+                leased.undone_since(number);
+            }
         }
         Ok(turn)
     }
 
     fn check_class(self, class: Class) -> Result<(), Fault> {
+        if let Lane::Leased(leased) = self.lane {
+            leased.check_not_over()?;
+        }
         match (class, self.lane) {
             (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => Err(call::needs_transaction()),
             (Class::Session, Lane::Shared(_)) => Err(call::needs_session()),

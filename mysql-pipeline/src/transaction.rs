@@ -12,13 +12,21 @@
 //! when one of them said that the transaction was undone. `pg-pipeline`'s file of this name has the same face on
 //! purpose; what opens and ends a transaction differs.
 
+mod builder;
+pub(crate) mod savepoint;
+
 use std::sync::Arc;
+
+use wire_pipeline::error::ServerError;
 
 use crate::batch::Batch;
 use crate::caller::{Caller, Knowledge, Lane, Leased};
-use crate::client::{client, sealed::Sealed};
+use crate::client::{Client, client, sealed::Sealed};
 use crate::error::Error;
 use crate::protocol::request::Request;
+
+pub use builder::{Isolation, TransactionBuilder};
+pub use savepoint::Savepoint;
 
 /// A transaction; see [`Pool::begin`](crate::Pool::begin).
 ///
@@ -37,8 +45,8 @@ pub struct Transaction {
 
 impl Transaction {
     /// Nothing is sent: what opens the transaction goes out before whatever goes out first, bound to it.
-    pub(crate) fn begin(leased: Leased, knowledge: Arc<Knowledge>) -> Self {
-        leased.lease.set_opening(Request::query("SET autocommit = 0"));
+    fn begin(leased: Leased, knowledge: Arc<Knowledge>, opening: String) -> Self {
+        leased.lease.set_opening(Request::query(opening));
         Self { leased, knowledge }
     }
 
@@ -53,11 +61,18 @@ impl Transaction {
     /// whose future was dropped. [`Outcome::Unknown`](crate::Outcome::Unknown) when the connection was lost before its
     /// answer.
     pub async fn commit(self) -> Result<(), Error> {
+        self.finish().await
+    }
+
+    async fn finish(&self) -> Result<(), Error> {
         if self.leased.lease.take_opening().is_some() {
             // Nothing has been sent.
             return Ok(());
         }
-        Ok(self.caller().commit().await?)
+        self.leased.check_not_over()?;
+        self.caller().commit().await?;
+        self.leased.set_over();
+        Ok(())
     }
 
     /// Rolls back, and waits until the server has confirmed it. Dropping the transaction does the same without
@@ -67,10 +82,28 @@ impl Transaction {
     ///
     /// When the connection was lost: then the server rolls back by itself.
     pub async fn rollback(self) -> Result<(), Error> {
+        self.undo().await
+    }
+
+    async fn undo(&self) -> Result<(), Error> {
         if self.leased.lease.take_opening().is_some() {
             return Ok(());
         }
         Ok(self.caller().roll_back().await?)
+    }
+
+    /// Whether the server has undone it because others were in its way; `error` is why it could not be committed.
+    fn may_retry(&self, error: Option<&Error>) -> bool {
+        self.leased.may_retry() || error.and_then(Error::as_database).is_some_and(ServerError::is_retryable)
+    }
+
+    /// A part that can be undone alone.
+    ///
+    /// # Errors
+    ///
+    /// What the server refuses, and lost connections.
+    pub async fn savepoint(&self) -> Result<Savepoint<'_>, Error> {
+        Savepoint::set(self).await
     }
 
     /// Runs a script of several statements, separated by semicolons; the results are discarded.
@@ -103,3 +136,30 @@ impl std::fmt::Debug for Transaction {
         f.debug_struct("Transaction").field("is_alive", &self.leased.lease.is_alive()).finish_non_exhaustive()
     }
 }
+
+/// A handle of the transaction that [`TransactionBuilder::run`] runs its work in: everything that a [`Transaction`] can do
+/// but end. Cheap to clone; it must not be kept beyond the work, because its connection is not free before it is gone.
+#[derive(Debug, Clone)]
+pub struct Tx(Arc<Transaction>);
+
+impl Tx {
+    fn new(transaction: Transaction) -> Self {
+        Self(Arc::new(transaction))
+    }
+}
+
+impl std::ops::Deref for Tx {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        &self.0
+    }
+}
+
+impl Sealed for Tx {
+    fn caller(&self) -> Caller<'_> {
+        self.0.caller()
+    }
+}
+
+impl Client for Tx {}

@@ -14,7 +14,7 @@ use postgres_types::WrongType;
 use tokio::time::Instant;
 pub use wire_pipeline::call::CallOptions;
 pub(crate) use wire_pipeline::call::Takes;
-use wire_pipeline::call::{self, Call};
+use wire_pipeline::call::{self, Call, Turn};
 use wire_pipeline::row;
 
 use crate::connect::PgDriver;
@@ -24,6 +24,7 @@ use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::request::{Part, Request};
 use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
+use crate::transaction::{COMMIT, savepoint};
 use crate::types::TypeCache;
 
 /// The result of a statement whose rows are not wanted.
@@ -144,7 +145,7 @@ impl<'a> Caller<'a> {
             may_have_run: false,
         };
         loop {
-            let turn = call.take_turn(deadline).await?;
+            let turn = self.take_turn(&call, deadline).await?;
             let encoded = self.encode(learned, &mut params, deadline).await;
             let (new, bound) = encoded.map_err(|error| again.told(error))?;
             learned = new;
@@ -218,7 +219,7 @@ impl<'a> Caller<'a> {
             items.iter().map(|(learned, _)| Arc::clone(learned)).collect();
         let mut again = MOST_STALE;
         loop {
-            let turn = call.take_turn(deadline).await?;
+            let turn = self.take_turn(&call, deadline).await?;
             let mut parts = Vec::with_capacity(items.len());
             for (index, (learned, (_, params))) in statements.iter_mut().zip(&mut items).enumerate() {
                 let (new, bound) = self
@@ -264,7 +265,7 @@ impl<'a> Caller<'a> {
             Class::Copy => self.check_class(Class::Plain)?,
             class => self.check_class(class)?,
         }
-        let turn = call.take_turn(deadline).await?;
+        let turn = self.take_turn(&call, deadline).await?;
         let request = match self.lane {
             Lane::Leased(Leased { takes: Takes::OneScript, .. }) => Request::lone_script(text),
             _ => Request::script(text, self.lane.transaction().is_some()),
@@ -298,6 +299,34 @@ impl<'a> Caller<'a> {
     /// When a call that begins now must be over.
     fn deadline(self) -> Instant {
         self.options.deadline(self.knowledge.query_timeout)
+    }
+
+    /// Takes the turn on a lease, and first undoes what a dropped savepoint has left.
+    async fn take_turn(self, call: &Call<'a, PgDriver>, deadline: Instant) -> Result<Turn<'a>, Fault> {
+        let turn = call.take_turn(deadline).await?;
+        if !self.has_turn {
+            self.undo_dropped(deadline).await?;
+        }
+        Ok(turn)
+    }
+
+    /// Undoes what was done since a savepoint that was dropped.
+    async fn undo_dropped(self, deadline: Instant) -> Result<(), Fault> {
+        if let Lane::Leased(leased) = self.lane
+            && let Some(number) = leased.undo()
+        {
+            let back = Request::script(savepoint::back(number), true);
+            self.lane.submit(back, deadline).await?;
+            leased.undone_since(number);
+        }
+        Ok(())
+    }
+
+    /// Commits a transaction, unless the server turns that into a rollback.
+    pub(crate) async fn commit(self) -> Result<Ran, Fault> {
+        let call = self.begin_call();
+        let _turn = self.take_turn(&call, self.deadline()).await?;
+        self.run_plain(Arc::clone(&COMMIT), true).await
     }
 
     fn in_transaction(self) -> bool {

@@ -127,11 +127,11 @@ pub use error::{DatabaseError, Error, ErrorKind, Outcome, Phase};
 pub use params::Params;
 #[cfg(feature = "derive")]
 pub use pipeline_derive::PgFromRow as FromRow;
-pub use pool::{PipeState, PipeStats, Pool, PoolBuilder, PoolStats, PoolView};
+pub use pool::{LeaseStats, PipeState, PipeStats, Pool, PoolBuilder, PoolStats, PoolView};
 pub use row::{FromRow, Row, RowIndex};
 pub use session::Session;
 pub use statement::{IntoStatement, Statement};
-pub use transaction::Transaction;
+pub use transaction::{Isolation, Savepoint, Transaction, TransactionBuilder, Tx};
 pub use wire_pipeline::options::Routing;
 
 /// What derived code refers to.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use wire_pipeline::stats::{PipeState, PipeStats, PoolStats};
+pub use wire_pipeline::stats::{LeaseStats, PipeState, PipeStats, PoolStats};
 
 use crate::batch::Batch;
 use crate::caller::{CallOptions, Caller, Knowledge, Lane, Leased, Takes};
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::connect::PgDriver;
 use crate::error::Error;
 use crate::session::Session;
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, TransactionBuilder};
 
 /// How long [`Pool::close`] lets statements finish.
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
@@ -74,9 +74,15 @@ impl Pool {
     /// # Errors
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
-    pub async fn begin(&self) -> Result<Transaction, Error> {
-        let lease = self.engine.lease().await?;
-        Ok(Transaction::begin(Leased::new(lease, Takes::InTransaction), Arc::clone(&self.knowledge)))
+    #[track_caller]
+    pub fn begin(&self) -> impl Future<Output = Result<Transaction, Error>> + Send + use<'_> {
+        self.transaction().begin()
+    }
+
+    /// A transaction with a level of isolation, or one that only reads, or one that is run again when others were in its
+    /// way.
+    pub fn transaction(&self) -> TransactionBuilder<'_> {
+        TransactionBuilder::new(self)
     }
 
     /// A session: one connection alone, for settings, temporary tables, advisory locks.
@@ -87,10 +93,14 @@ impl Pool {
     /// # Errors
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
-    pub async fn session(&self) -> Result<Session, Error> {
-        let lease = self.engine.lease().await?;
-        lease.touch();
-        Ok(Session::new(Leased::new(lease, Takes::Everything), Arc::clone(&self.knowledge)))
+    #[track_caller]
+    pub fn session(&self) -> impl Future<Output = Result<Session, Error>> + Send + use<'_> {
+        let lease = self.engine.lease();
+        async move {
+            let lease = lease.await?;
+            lease.touch();
+            Ok(Session::new(Leased::new(lease, Takes::Everything), Arc::clone(&self.knowledge)))
+        }
     }
 
     /// Statements that succeed or fail together, sent in one go.
@@ -135,6 +145,16 @@ impl Pool {
     /// As [`close`](Self::close), with another limit. What is not finished by then gets an error.
     pub async fn close_within(&self, limit: Duration) {
         self.engine.close_within(limit).await;
+    }
+}
+
+impl Pool {
+    pub(crate) fn engine(&self) -> &wire_pipeline::Pool<PgDriver> {
+        &self.engine
+    }
+
+    pub(crate) fn knowledge(&self) -> &Arc<Knowledge> {
+        &self.knowledge
     }
 }
 

@@ -8,13 +8,18 @@
 //!
 //! `mysql-pipeline`'s file of this name has the same face on purpose; what opens and ends a transaction differs.
 
+mod builder;
+pub(crate) mod savepoint;
+
 use std::sync::{Arc, LazyLock};
 
 use wire_pipeline::error::Error as EngineError;
 
+use wire_pipeline::error::ServerError;
+
 use crate::batch::Batch;
 use crate::caller::{Caller, Knowledge, Lane, Leased};
-use crate::client::{client, sealed::Sealed};
+use crate::client::{Client, client, sealed::Sealed};
 use crate::error::{DatabaseError, Error, ErrorKind, Outcome};
 use crate::params;
 use crate::protocol::messages::Verb;
@@ -22,8 +27,11 @@ use crate::protocol::request::Request;
 use crate::statement::Learned;
 
 static BEGIN: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("BEGIN"));
-static COMMIT: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("COMMIT"));
+pub(crate) static COMMIT: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("COMMIT"));
 static ROLLBACK: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("ROLLBACK"));
+
+pub use builder::{Isolation, TransactionBuilder};
+pub use savepoint::Savepoint;
 
 /// A transaction; see [`Pool::begin`](crate::Pool::begin).
 ///
@@ -38,9 +46,11 @@ pub struct Transaction {
 
 impl Transaction {
     /// Nothing is sent: BEGIN goes out with whatever goes out first, bound to it.
-    pub(crate) fn begin(leased: Leased, knowledge: Arc<Knowledge>) -> Self {
+    fn begin(leased: Leased, knowledge: Arc<Knowledge>, opening: &str) -> Self {
+        let opening =
+            if opening == &*BEGIN.text { Arc::clone(&BEGIN) } else { Learned::without_parameters(opening) };
         if let Ok(bound) = params::encode(&(), &[]) {
-            leased.lease.set_opening(Request::query(Arc::clone(&BEGIN), bound, false));
+            leased.lease.set_opening(Request::query(opening, bound, false));
         }
         Self { leased, knowledge }
     }
@@ -55,12 +65,17 @@ impl Transaction {
     /// Whenever the server did not commit, also when it turns COMMIT into ROLLBACK because an earlier statement had
     /// failed, or a script had ended it. [`Outcome::Unknown`] when the connection was lost before its answer.
     pub async fn commit(self) -> Result<(), Error> {
+        self.finish().await
+    }
+
+    async fn finish(&self) -> Result<(), Error> {
         if self.leased.lease.take_opening().is_some() {
             // Nothing has been sent.
             return Ok(());
         }
         self.leased.check_not_over()?;
-        let ran = self.caller().run_plain(Arc::clone(&COMMIT), true).await?;
+        let ran = self.caller().commit().await?;
+        self.leased.set_over();
         match ran.tags.last().map(|tag| tag.verb) {
             Some(Verb::Rollback) => Err(rolled_back().into()),
             _ => Ok(()),
@@ -74,12 +89,30 @@ impl Transaction {
     ///
     /// When the connection was lost: then the server rolls back by itself.
     pub async fn rollback(self) -> Result<(), Error> {
+        self.undo().await
+    }
+
+    async fn undo(&self) -> Result<(), Error> {
         if self.leased.lease.take_opening().is_some() {
             return Ok(());
         }
         self.leased.check_not_over()?;
         self.caller().run_plain(Arc::clone(&ROLLBACK), false).await?;
         Ok(())
+    }
+
+    /// Whether the server has undone it because others were in its way; `error` is why it could not be committed.
+    fn may_retry(&self, error: Option<&Error>) -> bool {
+        self.leased.may_retry() || error.and_then(Error::as_database).is_some_and(ServerError::is_retryable)
+    }
+
+    /// A part that can be undone alone.
+    ///
+    /// # Errors
+    ///
+    /// What the server refuses, and lost connections.
+    pub async fn savepoint(&self) -> Result<Savepoint<'_>, Error> {
+        Savepoint::set(self).await
     }
 
     /// Runs a script of several statements, separated by semicolons; the results are discarded.
@@ -120,3 +153,30 @@ impl std::fmt::Debug for Transaction {
         f.debug_struct("Transaction").field("is_alive", &self.leased.lease.is_alive()).finish_non_exhaustive()
     }
 }
+
+/// A handle of the transaction that [`TransactionBuilder::run`] runs its work in: everything that a [`Transaction`] can do
+/// but end. Cheap to clone; it must not be kept beyond the work, because its connection is not free before it is gone.
+#[derive(Debug, Clone)]
+pub struct Tx(Arc<Transaction>);
+
+impl Tx {
+    fn new(transaction: Transaction) -> Self {
+        Self(Arc::new(transaction))
+    }
+}
+
+impl std::ops::Deref for Tx {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        &self.0
+    }
+}
+
+impl Sealed for Tx {
+    fn caller(&self) -> Caller<'_> {
+        self.0.caller()
+    }
+}
+
+impl Client for Tx {}

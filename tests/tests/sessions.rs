@@ -9,6 +9,8 @@ mod postgres {
     mod batches;
     mod batches_of_postgres;
     mod leases;
+    mod retries;
+    mod savepoints;
     mod session_state;
     mod session_state_of_postgres;
     mod transactions;
@@ -22,6 +24,8 @@ mod mysql {
     mod batches;
     mod batches_of_mysql;
     mod leases;
+    mod retries;
+    mod savepoints;
     mod session_state;
     mod session_state_of_mysql;
     mod transactions;

@@ -3,7 +3,7 @@
 //! A driver's call looks its statement up, encodes, submits and decodes; this module is the submitting. Knows what a
 //! call must know of the others on its lease; it must not know what a request says.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -112,7 +112,13 @@ pub struct Leased<D: Driver> {
     unanswered: AtomicBool,
     /// Something of several steps was begun and is not over.
     half_done: AtomicBool,
-    /// A script has ended the transaction.
+    /// The number of the latest savepoint.
+    savepoints: AtomicU32,
+    /// What was done since this savepoint is to be undone before anything else; 0 for nothing.
+    undo: AtomicU32,
+    /// The server said of a statement that the whole may succeed when it is run again.
+    may_retry: AtomicBool,
+    /// The transaction is over.
     over: AtomicBool,
 }
 
@@ -138,6 +144,9 @@ impl<D: Driver> Leased<D> {
             order: Mutex::new(()),
             unanswered: AtomicBool::new(false),
             half_done: AtomicBool::new(false),
+            savepoints: AtomicU32::new(0),
+            undo: AtomicU32::new(0),
+            may_retry: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
     }
@@ -147,11 +156,48 @@ impl<D: Driver> Leased<D> {
         self.unanswered.load(Ordering::Acquire)
     }
 
-    /// Remembers an answer that did not come.
+    /// Remembers an answer that did not come, and one that asks to run the whole again.
     fn note(&self, answer: &Result<AnswerOf<D>, Fault<D>>) {
-        if answer.as_ref().is_err_and(|error| error.outcome() == Outcome::Unknown) {
+        let Err(error) = answer else { return };
+        if error.outcome() == Outcome::Unknown {
             self.unanswered.store(true, Ordering::Release);
         }
+        if error.server().is_some_and(ServerError::is_retryable) {
+            self.may_retry.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the server said of a statement that the whole may succeed when it is run again.
+    pub fn may_retry(&self) -> bool {
+        self.may_retry.load(Ordering::Acquire)
+    }
+
+    /// Whether calls are under way.
+    pub fn is_busy(&self) -> bool {
+        self.calls.load(Ordering::Acquire) > 0
+    }
+
+    /// A number for a savepoint, from 1.
+    pub fn next_savepoint(&self) -> u32 {
+        self.savepoints.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// What was done since a savepoint is to be undone before anything else is sent.
+    pub fn undo_since(&self, savepoint: u32) {
+        // An earlier one undoes what a later one would.
+        let _ = self.undo.fetch_update(Ordering::AcqRel, Ordering::Acquire, |undo| {
+            (undo == 0 || savepoint < undo).then_some(savepoint)
+        });
+    }
+
+    /// Since which savepoint everything is to be undone.
+    pub fn undo(&self) -> Option<u32> {
+        Some(self.undo.load(Ordering::Acquire)).filter(|savepoint| *savepoint > 0)
+    }
+
+    /// That is done.
+    pub fn undone_since(&self, savepoint: u32) {
+        let _ = self.undo.compare_exchange(savepoint, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Whether a call has begun something of several steps and not ended it: the next call ends it first. What it is,
@@ -165,15 +211,15 @@ impl<D: Driver> Leased<D> {
         self.half_done.store(half_done, Ordering::Release);
     }
 
-    /// A script has ended the transaction, which was found out afterwards.
+    /// The transaction is over: a script has ended it, or it was committed while somebody still holds a handle of it.
     pub fn set_over(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    /// Fails when a script has ended the transaction: what follows would not be part of it.
+    /// Fails when the transaction is over: what follows would not be part of it.
     pub fn check_not_over(&self) -> Result<(), Fault<D>> {
         if self.over.load(Ordering::Acquire) {
-            return Err(not_here("a script has ended this transaction; begin a new one"));
+            return Err(not_here("this transaction is over; begin a new one"));
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ pub mod estimate;
 pub mod lease;
 pub mod options;
 pub mod pool;
+pub mod retry;
 pub mod row;
 pub mod socket;
 pub mod statement;

@@ -425,10 +425,9 @@ impl Wire for MySqlWire {
 
     fn settle(&mut self, occasion: Occasion) -> Vec<Request> {
         let reset = match occasion {
-            Occasion::Connected => false,
+            Occasion::Connected | Occasion::ReadOnly => false,
             Occasion::Tainted => self.touched || !self.status.autocommits(),
             Occasion::Returned { touched } => touched || self.touched,
-            Occasion::ReadOnly => false,
         };
         self.work = None;
         let own = |text: &'static str| Request::own(What::Query(Bytes::from_static(text.as_bytes())));

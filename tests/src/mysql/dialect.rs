@@ -204,3 +204,10 @@ pub const REFUSED: &str = "28000";
 pub const PORT: u16 = 3306;
 /// What URLs begin with.
 pub const SCHEME: &str = "mysql";
+
+/// The isolation of the transaction that it is part of, which has read something before.
+pub const ISOLATION: &str = "SELECT isolation_level FROM performance_schema.events_transactions_current \
+                             JOIN performance_schema.threads USING (thread_id) \
+                             WHERE processlist_id = CONNECTION_ID() AND state = 'ACTIVE'";
+/// SQLSTATE of a write in a transaction that only reads.
+pub const READ_ONLY: &str = "25006";

@@ -187,3 +187,8 @@ pub const REFUSED: &str = "28P01";
 pub const PORT: u16 = 5432;
 /// What URLs begin with.
 pub const SCHEME: &str = "postgres";
+
+/// The isolation of the transaction that it is part of, which has read something before.
+pub const ISOLATION: &str = "SELECT current_setting('transaction_isolation')";
+/// SQLSTATE of a write in a transaction that only reads.
+pub const READ_ONLY: &str = "25006";

@@ -7,7 +7,7 @@ use integration_tests::{eventually, own_name, poll_then_drop};
 
 use super::side::dialect::{ECHO_LONG, EXP, NO_SUCH_TABLE, REMEMBERED, lock, remember, sleep};
 use super::side::{
-    ErrorKind, Outcome, Phase, PipeState, Pool, Session, active, all_shared, config, connections,
+    Error, ErrorKind, Outcome, Phase, PipeState, Pool, Row, Session, active, all_shared, config, connections,
     in_transaction, is_free, loopback, named_pool, number, pool, pool_of, sql,
 };
 
@@ -306,5 +306,36 @@ async fn statements_of_a_session_run_in_the_order_of_their_first_poll() {
     let rows: Vec<(i32,)> = session.query("SELECT n FROM scratch ORDER BY id", ()).await.expect("rows");
     assert_eq!(rows, (0..30).map(|n| (n,)).collect::<Vec<_>>());
     drop(session);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn whoever_holds_a_lease_is_named_by_the_place_in_the_code_that_took_it() {
+    let acquire_timeout = Duration::from_millis(100);
+    let config = config().await.connections(3).acquire_timeout(acquire_timeout);
+    let pool = Pool::builder(config).connect().await.expect("a pool");
+    let place = |line: u32| format!("{}:{line}:", file!());
+    let held = || pool.stats().leases.first().map(|lease| lease.taken_at.to_string()).unwrap_or_default();
+    all_shared(&pool).await;
+
+    let line = line!() + 1;
+    let tx = pool.begin().await.expect("a lease");
+    assert!(held().starts_with(&place(line)), "{} is not {}", held(), place(line));
+    let error = pool.session().await.expect_err("the only lease is held");
+    assert!(error.to_string().contains(&format!("taken at {}", place(line))), "{error}");
+    drop(tx);
+
+    let line = line!() + 1;
+    let session = pool.session().await.expect("a lease");
+    assert!(held().starts_with(&place(line)), "{} is not {}", held(), place(line));
+    drop(session);
+
+    let line = line!() + 1;
+    let work = pool.transaction().run(async |tx| {
+        tx.query::<Row>("SELECT 1", ()).await?;
+        Ok::<_, Error>(held())
+    });
+    let seen = work.await.expect("done");
+    assert!(seen.starts_with(&place(line)), "{seen} is not {}", place(line));
     pool.close().await;
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::buffer::{Out, ReadBuffer};
 use crate::entry::{Entry, Reply};
-use crate::error::{Error, ErrorKind, Outcome, ServerError as _};
+use crate::error::{Error, ErrorKind, Outcome, ServerError};
 use crate::faults;
 use crate::options::BatchesOut;
 use crate::pipe::hold::Hold;
@@ -253,8 +253,7 @@ impl<W: Wire> Core<W> {
                             progress.answers += 1;
                             if let Err(error) = &reply {
                                 progress.errors += 1;
-                                progress.read_only |=
-                                    error.server().is_some_and(|server| server.is_read_only());
+                                progress.read_only |= error.server().is_some_and(ServerError::is_read_only);
                             }
                             self.finish(entry, reply);
                         }

@@ -99,7 +99,15 @@ impl<D: Driver> Pool<D> {
     /// place in the order and nothing else.
     #[track_caller]
     pub fn lease(&self) -> impl Future<Output = Result<Lease<D>, Fault<D>>> + Send + use<'_, D> {
-        let (shared, holder) = (self.shared(), Location::caller());
+        self.lease_for(Location::caller())
+    }
+
+    /// The same for a caller whose place in the code is known.
+    pub fn lease_for(
+        &self,
+        holder: &'static Location<'static>,
+    ) -> impl Future<Output = Result<Lease<D>, Fault<D>>> + Send + use<'_, D> {
+        let shared = self.shared();
         async move { shared.desk.acquire(shared, holder).await }
     }
 

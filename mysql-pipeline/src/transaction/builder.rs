@@ -1,0 +1,166 @@
+//! How a transaction runs: isolation, access, and again when others were in its way.
+//!
+//! `pg-pipeline`'s file of this name has the same face on purpose: what opens a transaction is each protocol's. How often
+//! and when one is run again is the engine's.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use wire_pipeline::retry::Retries;
+
+use crate::caller::{Leased, Takes};
+use crate::error::{Error, Outcome};
+use crate::pool::Pool;
+use crate::transaction::{Transaction, Tx};
+
+/// What a transaction sees of others that run at the same time, from the least to the most isolated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// `READ UNCOMMITTED`.
+    ReadUncommitted,
+    /// `READ COMMITTED`.
+    ReadCommitted,
+    /// `REPEATABLE READ`.
+    RepeatableRead,
+    /// `SERIALIZABLE`.
+    Serializable,
+}
+
+impl Isolation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ReadUncommitted => "READ-UNCOMMITTED",
+            Self::ReadCommitted => "READ-COMMITTED",
+            Self::RepeatableRead => "REPEATABLE-READ",
+            Self::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
+/// How a transaction is to run; see [`Pool::transaction`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing happens until begin() or run()"]
+pub struct TransactionBuilder<'a> {
+    pool: &'a Pool,
+    isolation: Option<Isolation>,
+    read_only: bool,
+    retries: u32,
+}
+
+impl<'a> TransactionBuilder<'a> {
+    pub(crate) fn new(pool: &'a Pool) -> Self {
+        Self { pool, isolation: None, read_only: false, retries: 0 }
+    }
+
+    /// What it sees of others. Default: the server's `transaction_isolation`.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = Some(isolation);
+        self
+    }
+
+    /// The server refuses what would change data. Default: off.
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    /// How often [`run`](Self::run) may run the work again, beyond the first time. Default: 0.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Begins it, for the caller to commit. Nothing is sent yet: what opens it goes out with the first statement.
+    ///
+    /// Waits for a connection in order of arrival, at most `acquire_timeout`. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
+    #[track_caller]
+    pub fn begin(self) -> impl Future<Output = Result<Transaction, Error>> + Send + use<'a> {
+        let place = Location::caller();
+        async move { self.begin_for(place).await }
+    }
+
+    async fn begin_for(&self, place: &'static Location<'static>) -> Result<Transaction, Error> {
+        let lease = self.pool.engine().lease_for(place).await?;
+        let leased = Leased::new(lease, Takes::InTransaction);
+        Ok(Transaction::begin(leased, Arc::clone(self.pool.knowledge()), self.opening()))
+    }
+
+    /// What opens it. With `@@` and no scope, a variable holds for the next transaction alone.
+    /// Source: MySQL manual, "SET TRANSACTION Statement", and the system variable `transaction_isolation`.
+    fn opening(&self) -> String {
+        let mut text = "SET autocommit = 0".to_owned();
+        if let Some(isolation) = self.isolation {
+            text += ", @@transaction_isolation = '";
+            text += isolation.name();
+            text += "'";
+        }
+        if self.read_only {
+            text += ", @@transaction_read_only = 1";
+        }
+        text
+    }
+
+    /// Runs `work` in a transaction, and commits when it returns `Ok`; otherwise, and when the future is dropped or `work`
+    /// panics, the transaction is rolled back.
+    ///
+    /// When the server undid it because others were in its way (a deadlock (1213)), `work` is run again from the beginning, up to
+    /// [`retries`](Self::retries) times, for no longer than the pool's `query_timeout`, after waits of 2 to 500 ms. So it
+    /// must not have effects beside the transaction that may not happen twice. It is not run again when it is not known
+    /// whether it was committed.
+    ///
+    /// `work` gets a handle of its own, so that it may borrow from its surroundings and the whole can be spawned:
+    ///
+    /// ```no_run
+    /// # async fn example(pool: &mysql_pipeline::Pool, amount: i32) -> Result<(), mysql_pipeline::Error> {
+    /// pool.transaction()
+    ///     .retries(3)
+    ///     .run(async |tx| {
+    ///         tx.execute("UPDATE accounts SET balance = balance - ?", (amount,)).await?;
+    ///         Ok::<_, mysql_pipeline::Error>(())
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What `work` returns, and why the transaction could not begin or be committed
+    /// ([`outcome`](Error::outcome) tells whether it was).
+    #[track_caller]
+    pub fn run<T, E, F, W>(self, mut work: F) -> impl Future<Output = Result<T, E>>
+    where
+        E: From<Error>,
+        F: FnMut(Tx) -> W,
+        W: Future<Output = Result<T, E>>,
+    {
+        let place = Location::caller();
+        async move {
+            let options = self.pool.engine().options();
+            let mut retries = Retries::new(self.retries, options.query_timeout, options.seed);
+            loop {
+                let tx = Tx::new(self.begin_for(place).await?);
+                let (error, undone) = match work(tx.clone()).await {
+                    Ok(done) => match tx.finish().await {
+                        Ok(()) => return Ok(done),
+                        Err(error) => {
+                            let undone = error.outcome() == Outcome::Failed && tx.may_retry(Some(&error));
+                            (error.into(), undone)
+                        }
+                    },
+                    Err(error) => (error, tx.may_retry(None)),
+                };
+                // Its locks are gone before it is run again; when that cannot be had, they go with the connection.
+                let _ = tx.undo().await;
+                drop(tx);
+                let Some(wait) = undone.then(|| retries.next_wait()).flatten() else { return Err(error) };
+                self.pool.engine().until(Instant::now() + wait, std::future::pending::<()>()).await;
+            }
+        }
+    }
+}
