@@ -79,6 +79,19 @@ async fn without_retries_the_victim_is_told() {
     pool.close().await;
 }
 
+/// What work may return besides the database's errors.
+#[derive(Debug)]
+enum Refusal {
+    NotEnough(i64),
+    Database(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
 #[tokio::test]
 async fn what_fails_is_rolled_back_and_not_run_again() {
     let pool = pool().await;
@@ -101,16 +114,6 @@ async fn what_fails_is_rolled_back_and_not_run_again() {
     assert_eq!(values(&pool, &table).await, NOTHING);
 
     // Work that does not like what it sees.
-    #[derive(Debug)]
-    enum Refusal {
-        NotEnough(i64),
-        Database(Error),
-    }
-    impl From<Error> for Refusal {
-        fn from(error: Error) -> Self {
-            Self::Database(error)
-        }
-    }
     let refusal = pool
         .transaction()
         .run(async |tx| {
