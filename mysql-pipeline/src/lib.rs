@@ -72,22 +72,27 @@
 //! | an option or URL that cannot be used | `Config` | `NotSent` |
 //! | server down, name unknown, server refuses the connection | `Connect` | `NotSent` |
 //! | wrong password, unknown user, unknown method | `Auth` | `NotSent` |
-//! | wrong number of parameters, more than 65,535 of them, more bytes than `max_allowed_packet` | `Encode` | `NotSent` |
+//! | parameters that do not fit: their number, more than 65,535 of them, more bytes than `max_allowed_packet` | `Encode` | `NotSent` |
 //! | a statement that a shared connection may not run | `SessionState` | `NotSent` |
 //! | the server refuses the statement | `Database` | `Failed` |
-//! | COMMIT, or a further statement, of a transaction that the server has undone | `Database` | `Failed` |
+//! | COMMIT of a transaction that the server has undone, or a further statement of it | `Database` | `Failed` |
+//! | COMMIT whose answer did not come | `Io` | `Unknown` |
+//! | a handle of a transaction that is over | `SessionState` | `NotSent` |
 //! | a script, or a procedure, of which an earlier statement had run | `Database` | `Unknown` |
 //! | no or several rows where one was asked for | `RowCount` | `Completed` |
 //! | a value that is not of the type asked for | `Decode` | `Completed` |
 //! | an answer over `max_answer_bytes`, or over what `answer_budget` leaves | `Busy` | `Completed` |
-//! | deadline passed before it was sent (phase queue), or before a lease was free (phase lease) | `Timeout` | `NotSent` |
-//! | deadline passed while it was sent or answered (phases send, answer) | `Timeout` | `Unknown` |
+//! | deadline passed before it was sent (phase queue) | `Timeout` | `NotSent` |
+//! | deadline passed before a lease was free (phase lease) | `Timeout` | `NotSent` |
+//! | deadline passed while it was sent (phase send) | `Timeout` | `Unknown` |
+//! | deadline passed before it was answered (phase answer) | `Timeout` | `Unknown` |
 //! | connection lost after its bytes went out | `Io` | `Unknown` |
 //! | connection lost before that, on a pool | none: it goes to another connection | |
 //! | connection lost before that, on a lease | `Io`, later `Closed` | `NotSent` |
 //! | the server breaks the protocol | `Protocol` | `Unknown` |
 //! | the pool is closed, or its runtime has ended | `Closed` | `NotSent` |
-//! | a script on the pool that leaves a transaction open | `SessionState` | `Failed`, or `Unknown` where other statements had run |
+//! | a script on the pool that leaves a transaction open | `SessionState` | `Failed` |
+//! | the same, where other statements had run before | `SessionState` | `Unknown` |
 //! | a transaction slipped onto a shared connection: behind it, once it was rolled back | `SessionState` | `Failed` |
 //!
 //! Nothing but what was never sent is run again without being asked, except a statement that the server wants to

@@ -10,6 +10,7 @@ mod postgres {
     mod hostile_peers;
     mod hostile_peers_of_postgres;
     mod lost_connections;
+    mod outcomes;
 }
 
 #[path = "topics"]
@@ -21,4 +22,5 @@ mod mysql {
     mod hostile_peers_of_mysql;
     mod lost_connections;
     mod lost_connections_of_mysql;
+    mod outcomes;
 }

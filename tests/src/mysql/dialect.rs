@@ -211,3 +211,6 @@ pub const ISOLATION: &str = "SELECT isolation_level FROM performance_schema.even
                              WHERE processlist_id = CONNECTION_ID() AND state = 'ACTIVE'";
 /// SQLSTATE of a write in a transaction that only reads.
 pub const READ_ONLY: &str = "25006";
+
+/// The driver's own documentation.
+pub const DOCUMENTATION: &str = include_str!("../../../mysql-pipeline/src/lib.rs");

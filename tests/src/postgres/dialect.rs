@@ -192,3 +192,6 @@ pub const SCHEME: &str = "postgres";
 pub const ISOLATION: &str = "SELECT current_setting('transaction_isolation')";
 /// SQLSTATE of a write in a transaction that only reads.
 pub const READ_ONLY: &str = "25006";
+
+/// The driver's own documentation.
+pub const DOCUMENTATION: &str = include_str!("../../../pg-pipeline/src/lib.rs");

@@ -51,7 +51,7 @@ where
 }
 
 /// A server that serves until something is to be run, and says this instead; then whatever `after` does.
-async fn answers_with(said: Vec<u8>) -> Peer {
+pub(super) async fn answers_with(said: Vec<u8>) -> Peer {
     odd_once(move |mut talk| {
         let said = said.clone();
         async move {
