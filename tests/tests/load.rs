@@ -7,6 +7,7 @@ mod postgres {
     use integration_tests::postgres as side;
 
     mod deadlines;
+    mod limits;
     mod mix_up;
     mod rough_use;
     mod rough_use_of_postgres;
@@ -18,6 +19,7 @@ mod mysql {
     use integration_tests::mysql as side;
 
     mod deadlines;
+    mod limits;
     mod mix_up;
     mod rough_use;
     mod slow_neighbours;

@@ -94,16 +94,21 @@ pub(crate) fn not_taken<S: ServerError>(
 pub(crate) fn not_sent<S: ServerError>(waited: Duration, out: usize, oldest: Duration) -> Error<S> {
     let why = match out {
         0 => "its connection was not ready to send it".to_owned(),
-        _ => format!("{out} before it have no answer yet, the oldest of them for {} ms", oldest.as_millis()),
+        _ => format!("{out} before it have no answer yet, the oldest of them for {} ms", rounded(oldest)),
     };
     queue_timeout(waited, &why)
+}
+
+/// In whole milliseconds, to the nearest.
+fn rounded(time: Duration) -> u128 {
+    (time.as_micros() + 500) / 1_000
 }
 
 fn queue_timeout<S: ServerError>(waited: Duration, why: &str) -> Error<S> {
     Error::timeout(
         Phase::Queue,
         Outcome::NotSent,
-        format!("timed out in phase queue after {} ms: {why}", waited.as_millis()),
+        format!("timed out in phase queue after {} ms: {why}", rounded(waited)),
     )
 }
 
@@ -114,7 +119,7 @@ pub(crate) fn send_timeout<S: ServerError>(waited: Duration, left: usize) -> Err
         Outcome::Unknown,
         format!(
             "timed out in phase send after {} ms: the server does not read fast enough, {left} bytes are not sent yet",
-            waited.as_millis()
+            rounded(waited)
         ),
     )
 }
@@ -128,7 +133,7 @@ pub(crate) fn answer_timeout<S: ServerError>(waited: Duration, ahead: usize) -> 
     Error::timeout(
         Phase::Answer,
         Outcome::Unknown,
-        format!("timed out in phase answer after {} ms: sent, and {why}", waited.as_millis()),
+        format!("timed out in phase answer after {} ms: sent, and {why}", rounded(waited)),
     )
 }
 
