@@ -164,3 +164,48 @@ impl AsyncWrite for Socket {
         delegate!(self, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config::tests::NoServer;
+
+    async fn opened(tuning: Tuning) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let place = Place::Tcp("127.0.0.1", None, port);
+        match Socket::open::<NoServer>(place, tuning, None, &"here").await.expect("it listens") {
+            Socket::Tcp(stream) => stream,
+            Socket::Unix(_) | Socket::Own(_) => panic!("not a TCP connection"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_tuned_as_it_was_said() {
+        let keepalive = Keepalive {
+            idle: Some(Duration::from_secs(70)),
+            interval: Some(Duration::from_secs(7)),
+            count: Some(3),
+        };
+        let tuning = Tuning { keepalive: Some(keepalive), user_timeout: Some(Duration::from_secs(9)) };
+        let stream = opened(tuning).await;
+        let socket = SockRef::from(&stream);
+        assert!(stream.nodelay().expect("told") && socket.keepalive().expect("told"));
+        assert_eq!(socket.tcp_keepalive_time().expect("told"), Duration::from_secs(70));
+        assert_eq!(socket.tcp_keepalive_interval().expect("told"), Duration::from_secs(7));
+        assert_eq!(socket.tcp_keepalive_retries().expect("told"), 3);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().expect("told"), Some(Duration::from_secs(9)));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_said_is_left_alone() {
+        let stream = opened(Tuning::default()).await;
+        let socket = SockRef::from(&stream);
+        assert!(stream.nodelay().expect("told") && !socket.keepalive().expect("told"));
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().expect("told").unwrap_or_default(), Duration::ZERO);
+    }
+}
