@@ -111,9 +111,10 @@ impl Pool {
     ///
     /// As [`session`](Self::session) and [`Session::batch_execute`].
     /// [`SessionState`](crate::ErrorKind::SessionState) when the script leaves a transaction open: it is rolled back.
-    pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        let session = self.session().await?;
-        Ok(session.caller().lone_script(script).await?)
+    #[track_caller]
+    pub fn batch_execute(&self, script: &str) -> impl Future<Output = Result<(), Error>> + Send {
+        let session = self.session();
+        async move { Ok(session.await?.caller().lone_script(script).await?) }
     }
 
     /// Asks the server for nothing, and waits for the answer.

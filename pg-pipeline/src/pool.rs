@@ -115,11 +115,15 @@ impl Pool {
     /// As [`session`](Self::session), and what the server refuses; statements before the refused one are undone
     /// unless the script itself commits them. [`SessionState`](crate::ErrorKind::SessionState) when the script leaves
     /// a transaction open: it is rolled back.
-    pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        let lease = self.engine.lease().await?;
-        lease.touch();
-        let session = Session::new(Leased::new(lease, Takes::OneScript), Arc::clone(&self.knowledge));
-        session.batch_execute(script).await
+    #[track_caller]
+    pub fn batch_execute(&self, script: &str) -> impl Future<Output = Result<(), Error>> + Send {
+        let lease = self.engine.lease();
+        async move {
+            let lease = lease.await?;
+            lease.touch();
+            let session = Session::new(Leased::new(lease, Takes::OneScript), Arc::clone(&self.knowledge));
+            session.batch_execute(script).await
+        }
     }
 
     /// Asks the server for nothing, and waits for the answer.

@@ -6,11 +6,10 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-use wire_pipeline::retry::Retries;
+use wire_pipeline::retry;
 
 use crate::caller::{Leased, Takes};
-use crate::error::{Error, Outcome};
+use crate::error::{Error, Fault};
 use crate::pool::Pool;
 use crate::transaction::{Transaction, Tx};
 
@@ -90,10 +89,10 @@ impl<'a> TransactionBuilder<'a> {
     #[track_caller]
     pub fn begin(self) -> impl Future<Output = Result<Transaction, Error>> + Send + use<'a> {
         let place = Location::caller();
-        async move { self.begin_for(place).await }
+        async move { Ok(self.begin_for(place).await?) }
     }
 
-    async fn begin_for(&self, place: &'static Location<'static>) -> Result<Transaction, Error> {
+    async fn begin_for(&self, place: &'static Location<'static>) -> Result<Transaction, Fault> {
         let lease = self.pool.engine().lease_for(place).await?;
         let leased = Leased::new(lease, Takes::InTransaction);
         Ok(Transaction::begin(leased, Arc::clone(self.pool.knowledge()), &self.opening()))
@@ -142,7 +141,7 @@ impl<'a> TransactionBuilder<'a> {
     /// What `work` returns, and why the transaction could not begin or be committed
     /// ([`outcome`](Error::outcome) tells whether it was).
     #[track_caller]
-    pub fn run<T, E, F, W>(self, mut work: F) -> impl Future<Output = Result<T, E>>
+    pub fn run<T, E, F, W>(self, work: F) -> impl Future<Output = Result<T, E>>
     where
         E: From<Error>,
         F: FnMut(Tx) -> W,
@@ -150,26 +149,9 @@ impl<'a> TransactionBuilder<'a> {
     {
         let place = Location::caller();
         async move {
-            let options = self.pool.engine().options();
-            let mut retries = Retries::new(self.retries, options.query_timeout, options.seed);
-            loop {
-                let tx = Tx::new(self.begin_for(place).await?);
-                let (error, undone) = match work(tx.clone()).await {
-                    Ok(done) => match tx.finish().await {
-                        Ok(()) => return Ok(done),
-                        Err(error) => {
-                            let undone = error.outcome() == Outcome::Failed && tx.may_retry(Some(&error));
-                            (error.into(), undone)
-                        }
-                    },
-                    Err(error) => (error, tx.may_retry(None)),
-                };
-                // Its locks are gone before it is run again; when that cannot be had, they go with the connection.
-                let _ = tx.undo().await;
-                drop(tx);
-                let Some(wait) = undone.then(|| retries.next_wait()).flatten() else { return Err(error) };
-                self.pool.engine().until(Instant::now() + wait, std::future::pending::<()>()).await;
-            }
+            let begin = || async { Ok(Tx::new(self.begin_for(place).await?)) };
+            retry::run(self.pool.engine(), self.retries, begin, work, |fault| E::from(Error::from(fault)))
+                .await
         }
     }
 }

@@ -15,6 +15,9 @@ use crate::client::{client, sealed::Sealed};
 use crate::error::{Error, Outcome};
 use crate::transaction::Transaction;
 
+/// What the names of savepoints begin with; a number follows. Those that are set by text may have any other name.
+const NAME: &str = "pipeline_savepoint_";
+
 /// A part of a transaction that can be undone alone; see [`Transaction::savepoint`].
 ///
 /// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent.
@@ -39,10 +42,10 @@ pub struct Savepoint<'a> {
 
 impl<'a> Savepoint<'a> {
     pub(super) async fn set(transaction: &'a Transaction) -> Result<Self, Error> {
-        let number = transaction.leased.next_savepoint();
+        let number = transaction.leased.savepoints.next();
         // Until it is known to be there, there is nothing to undo.
         let mut savepoint = Self { transaction, number, over: true };
-        savepoint.say(format!("SAVEPOINT s{number}")).await?;
+        savepoint.say(format!("SAVEPOINT {NAME}{number}")).await?;
         savepoint.over = false;
         Ok(savepoint)
     }
@@ -61,7 +64,7 @@ impl<'a> Savepoint<'a> {
     }
 
     async fn release(mut self) -> Result<(), Error> {
-        let released = self.say(format!("RELEASE SAVEPOINT s{}", self.number)).await;
+        let released = self.say(format!("RELEASE SAVEPOINT {NAME}{}", self.number)).await;
         if released.as_ref().is_err_and(|error| error.outcome() == Outcome::Failed) {
             self.over = false;
         }
@@ -77,6 +80,7 @@ impl<'a> Savepoint<'a> {
     pub async fn rollback(mut self) -> Result<(), Error> {
         self.say(back(self.number)).await?;
         self.over = true;
+        self.transaction.leased.undone_since(self.number);
         Ok(())
     }
 
@@ -101,13 +105,13 @@ impl<'a> Savepoint<'a> {
 
 /// What undoes everything since a savepoint; sent twice, it does no more than once.
 pub(crate) fn back(number: u32) -> String {
-    format!("ROLLBACK TO SAVEPOINT s{number}")
+    format!("ROLLBACK TO SAVEPOINT {NAME}{number}")
 }
 
 impl Drop for Savepoint<'_> {
     fn drop(&mut self) {
         if !self.over {
-            self.transaction.leased.undo_since(self.number);
+            self.transaction.leased.savepoints.undo_since(self.number);
         }
     }
 }
