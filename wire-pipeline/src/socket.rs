@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -61,6 +61,18 @@ pub enum Socket {
 }
 
 impl Socket {
+    /// Where it leads to; `None` for the application's own streams.
+    pub fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok().map(Peer::Tcp),
+            #[cfg(unix)]
+            Self::Unix(stream) => {
+                stream.peer_addr().ok()?.as_pathname().map(|path| Peer::Unix(path.to_path_buf()))
+            }
+            Self::Own(_) => None,
+        }
+    }
+
     /// Connects to a server, which errors call `host`; by `transport`, if there is one, in place of TCP.
     pub async fn open<S: ServerError>(
         place: Place<'_>,
@@ -112,6 +124,31 @@ async fn tcp(name: &str, address: Option<IpAddr>, port: u16, tuning: Tuning) -> 
         socket.set_tcp_user_timeout(Some(timeout))?;
     }
     Ok(Socket::Tcp(stream))
+}
+
+/// Where a socket leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// An address.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Peer {
+    /// The same server again, by a connection of its own. The attempt is not tuned: it is for a few bytes.
+    pub async fn open<S: ServerError>(&self) -> Result<Socket, Error<S>> {
+        match self {
+            Self::Tcp(address) => {
+                let host = address.ip().to_string();
+                let place = Place::Tcp(&host, Some(address.ip()), address.port());
+                Socket::open(place, Tuning::default(), None, address).await
+            }
+            Self::Unix(path) => {
+                Socket::open(Place::Unix(path), Tuning::default(), None, &path.display()).await
+            }
+        }
+    }
 }
 
 /// There is no connection to `host`.
