@@ -9,6 +9,7 @@ mod postgres {
     mod fault_proxy;
     mod hostile_peers;
     mod hostile_peers_of_postgres;
+    mod lost_answers;
     mod lost_connections;
     mod outcomes;
     mod recovery;
@@ -21,6 +22,7 @@ mod mysql {
     mod fault_proxy;
     mod hostile_peers;
     mod hostile_peers_of_mysql;
+    mod lost_answers;
     mod lost_connections;
     mod lost_connections_of_mysql;
     mod outcomes;

@@ -52,13 +52,13 @@ impl Budget {
         self.held() >= self.limit
     }
 
+    /// All of it or nothing: what does not fit takes no room meanwhile from what does.
     fn take(&self, bytes: usize) -> Result<(), Overflow> {
-        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= self.limit {
-            return Ok(());
+        let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.limit);
+        match self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Overflow::Budget { limit: self.limit }),
         }
-        self.give(bytes);
-        Err(Overflow::Budget { limit: self.limit })
     }
 
     fn give(&self, bytes: usize) {
@@ -291,6 +291,28 @@ mod tests {
         drop(first);
         assert!(collect(&budget, &[&[2; 60]]).is_ok());
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_does_not_fit_takes_no_room_from_one_that_does() {
+        let budget = Budget::new(1_000, 1_000);
+        let rounds = 200_000;
+        let fits = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    assert!(budget.take(990).is_ok_and(|()| budget.held() <= 1_000));
+                    budget.give(990);
+                    // Always too much.
+                    assert!(budget.take(1_001).is_err());
+                }
+            });
+            let small = scope.spawn(|| {
+                let fits = |_: &u32| budget.take(10).inspect(|()| budget.give(10)).is_ok();
+                (0..rounds).filter(fits).count()
+            });
+            small.join().expect("no panic")
+        });
+        assert_eq!((fits, budget.held()), (rounds as usize, 0));
     }
 
     #[tokio::test]

@@ -75,7 +75,10 @@ pub(crate) fn connect_timeout<S: ServerError>(limit: Duration) -> Error<S> {
     Error::timeout(
         Phase::Connect,
         Outcome::NotSent,
-        format!("no connection within connect_timeout ({} ms)", limit.as_millis()),
+        format!(
+            "timed out in phase connect: no connection within connect_timeout ({} ms)",
+            limit.as_millis()
+        ),
     )
 }
 
@@ -156,8 +159,8 @@ pub(crate) fn lease_timeout<S: ServerError>(
         Phase::Lease,
         Outcome::NotSent,
         format!(
-            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, the oldest for {:.1} s, taken at \
-             {}; hold leases for a shorter time or raise `connections`",
+            "timed out in phase lease: no lease within acquire_timeout ({} ms), {leased} of {most} are held, the \
+             oldest for {:.1} s, taken at {}; hold leases for a shorter time or raise `connections`",
             limit.as_millis(),
             oldest.held_for.as_secs_f64(),
             oldest.taken_at,
@@ -170,8 +173,8 @@ pub(crate) fn nothing_to_lease<S: ServerError>(limit: Duration, leased: usize, m
         Phase::Lease,
         Outcome::NotSent,
         format!(
-            "no lease within acquire_timeout ({} ms): {leased} of {most} are held, and of the other connections none \
-             was up and free in time",
+            "timed out in phase lease: no lease within acquire_timeout ({} ms), {leased} of {most} are held, and of \
+             the other connections none was up and free in time",
             limit.as_millis(),
         ),
     )

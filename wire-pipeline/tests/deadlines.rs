@@ -98,7 +98,12 @@ async fn no_lease_in_time() {
     );
     let message = error.to_string();
     let place = format!("held, the oldest for 1.2 s, taken at {}:{line}:", file!());
-    assert!(message.starts_with("no lease within acquire_timeout (200 ms): 1 of 1 are held"), "{message}");
+    assert!(
+        message.starts_with(
+            "timed out in phase lease: no lease within acquire_timeout (200 ms), 1 of 1 are held"
+        ),
+        "{message}"
+    );
     assert!(message.contains(&place), "{message}");
     assert!(message.ends_with("hold leases for a shorter time or raise `connections`"), "{message}");
     drop(held);

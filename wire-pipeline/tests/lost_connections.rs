@@ -174,7 +174,10 @@ async fn a_handshake_that_hangs_is_given_up() {
     let pool = Pool::start(Toy(server.clone()), Options { connect_timeout: 500 * MS, ..options(1) });
     let error = pool.ready().await.expect_err("it hangs");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Connect)));
-    assert_eq!(error.to_string(), "no connection within connect_timeout (500 ms)");
+    assert_eq!(
+        error.to_string(),
+        "timed out in phase connect: no connection within connect_timeout (500 ms)"
+    );
     server.door(Door::Open);
     run(&pool, ask(1)).await.expect("it comes back by itself");
 }
