@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use integration_tests::eventually;
+
 use super::side::dialect::{ECHO, REPEAT, sleep};
-use super::side::{CallOptions, ErrorKind, Outcome, Phase, Pool, Row, all_shared, config, idle};
+use super::side::{CallOptions, ErrorKind, Outcome, Phase, Pool, Row, all_shared, config, idle, writes};
 
 const TASKS: i32 = 10_000;
 const QUERIES: i32 = 10;
@@ -118,7 +120,15 @@ async fn errors_of_those_who_wait_carry_numbers_and_the_phase() {
     has(&error.to_string(), &["phase answer after ", " ms", "the server is still at it"]);
     waited(&error.to_string());
     // Not sent, because of what is out.
-    let error = view.query::<Row>(ECHO, (1,)).await.expect_err("behind it");
+    pool.query::<Row>(ECHO, (0,)).await.expect("known from here on");
+    let slow_one = sleep(0.5);
+    let before = writes(&pool);
+    let (slow, behind) = tokio::join!(pool.query::<Row>(&slow_one, ()), async {
+        eventually("the slow one is out", || async { writes(&pool) > before }).await;
+        view.query::<Row>(ECHO, (1,)).await
+    });
+    slow.expect("an answer");
+    let error = behind.expect_err("behind it");
     assert_eq!(
         (error.kind(), error.phase(), error.outcome()),
         (ErrorKind::Timeout, Some(Phase::Queue), Outcome::NotSent)
