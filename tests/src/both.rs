@@ -1,7 +1,9 @@
 //! Helpers that read the same for both databases. Compiled twice, inside of `postgres` and of `mysql`: `super` is whose
 //! driver and server are meant.
 
-use super::{Client, Config, PipeState, Pool, config, named_config};
+use std::net::SocketAddr;
+
+use super::{Client, Config, PipeState, Pool, config, named_config, server};
 use crate::{eventually, own_name};
 
 /// A pool of eight pipes.
@@ -70,4 +72,11 @@ pub async fn count(client: &impl Client, table: &str) -> i64 {
 /// A configuration for a port of the loopback, with a user.
 pub fn loopback(port: u16) -> Config {
     Config::new().host("127.0.0.1").port(port).user("somebody")
+}
+
+/// Where the server of this run listens.
+pub async fn address() -> SocketAddr {
+    let server = server().await.expect("a server");
+    let place = server.url().rsplit('@').next().and_then(|rest| rest.split('/').next()).expect("a place");
+    tokio::net::lookup_host(place).await.expect("resolves").next().expect("an address")
 }

@@ -27,6 +27,7 @@ pub struct Proxy {
 struct State {
     faults: Faults,
     healed: AtomicBool,
+    loses_answer: AtomicBool,
     cuts: AtomicU64,
     connections: AtomicU64,
 }
@@ -40,6 +41,11 @@ pub struct Faults {
     pub cut_within: u64,
     /// One piece of so many is held up for a moment.
     pub delay_one_in: u64,
+}
+
+impl Faults {
+    /// None, but for those that are asked for one by one.
+    pub const NONE: Self = Self { seed: 1, cut_within: u64::MAX, delay_one_in: u64::MAX };
 }
 
 /// Which way, and behind which byte, a connection breaks.
@@ -59,6 +65,7 @@ impl Proxy {
         let state = Arc::new(State {
             faults,
             healed: AtomicBool::new(false),
+            loses_answer: AtomicBool::new(false),
             cuts: AtomicU64::new(0),
             connections: AtomicU64::new(0),
         });
@@ -82,6 +89,11 @@ impl Proxy {
     /// Connections cut so far.
     pub fn cuts(&self) -> u64 {
         self.state.cuts.load(Ordering::Relaxed)
+    }
+
+    /// The next bytes from the server are lost, and their connection with them.
+    pub fn lose_next_answer(&self) {
+        self.state.loses_answer.store(true, Ordering::Relaxed);
     }
 
     /// From now on nothing is cut or delayed.
@@ -108,9 +120,13 @@ async fn connection(state: Arc<State>, client: TcpStream, target: SocketAddr) {
     };
     let ((client_reads, client_writes), (server_reads, server_writes)) =
         (client.into_split(), server.into_split());
-    let up =
-        Way { state: &state, random: Random::new(random.below(u64::MAX)), cut: cut.upwards.then_some(cut) };
-    let down = Way { state: &state, random, cut: (!cut.upwards).then_some(cut) };
+    let up = Way {
+        state: &state,
+        random: Random::new(random.below(u64::MAX)),
+        cut: cut.upwards.then_some(cut),
+        upwards: true,
+    };
+    let down = Way { state: &state, random, cut: (!cut.upwards).then_some(cut), upwards: false };
     let mut up = std::pin::pin!(up.pass(client_reads, server_writes));
     let mut down = std::pin::pin!(down.pass(server_reads, client_writes));
     // Whichever way ends first: a cut ends both, an end of file lets the other way finish.
@@ -139,6 +155,7 @@ struct Way<'a> {
     state: &'a State,
     random: Random,
     cut: Option<Cut>,
+    upwards: bool,
 }
 
 impl Way<'_> {
@@ -150,6 +167,9 @@ impl Way<'_> {
                 let _ = to.shutdown().await;
                 return End::Over;
             };
+            if !self.upwards && self.state.loses_answer.swap(false, Ordering::Relaxed) {
+                return End::Cut;
+            }
             let healed = self.state.healed.load(Ordering::Relaxed);
             if !healed && self.random.below(self.state.faults.delay_one_in) == 0 {
                 // This is the network's time: it is what is tested, not what is waited for.

@@ -2,7 +2,6 @@
 //! waits for ever. The server's own books decide.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use integration_tests::{Random, eventually, own_name, scale};
 
 use super::side::dialect::upsert;
 use super::side::{
-    Error, ErrorKind, Outcome, Pool, connections, drop_table, idle, named_config, pool, server, sql, table,
+    Error, ErrorKind, Outcome, Pool, address, connections, drop_table, idle, named_config, pool, sql, table,
 };
 
 /// Connections cut per test; ten times as many in the full run.
@@ -22,11 +21,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A pool whose connections all go through a proxy, and what tells them from others.
 async fn broken_pool(topic: &str, faults: Faults) -> (Pool, Proxy, String) {
-    let server = server().await.expect("a server");
-    let place = server.url().rsplit('@').next().and_then(|rest| rest.split('/').next()).expect("a place");
-    let target: SocketAddr =
-        tokio::net::lookup_host(place).await.expect("resolves").next().expect("an address");
-    let proxy = Proxy::start(target, faults).await;
+    let proxy = Proxy::start(address().await, faults).await;
     let name = own_name(topic);
     let config = named_config(&name).await.hosts([("127.0.0.1", proxy.port())]);
     let pool = Pool::builder(config).query_timeout(Duration::from_secs(20)).connect_lazy().expect("a pool");
