@@ -6,16 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::ReadBuffer;
-use wire_pipeline::socket::{self, Place, Socket};
-use wire_pipeline::wire::{Connected, Driver};
+use wire_pipeline::socket::{self, Peer, Place, Socket};
+use wire_pipeline::wire::{Cancelled, Cancelling, Connected, Driver};
 
 use crate::config::{Config, Host, HostKind};
-use crate::error::{ErrorKind, Fault, Outcome};
+use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 use crate::notice;
 use crate::protocol::startup::{Greeting, Startup, StartupParams, Step};
 use crate::protocol::wire::PgWire;
@@ -55,7 +55,8 @@ impl Driver for PgDriver {
                 Ok(Greeted { io, way, greeting, rest }) => {
                     let statements = self.config.pool_options().statement_cache();
                     let setup = Arc::clone(&self.setup);
-                    let wire = PgWire::new(budget, statements, setup, greeting.parameters);
+                    let wire =
+                        PgWire::new(budget, statements, setup, greeting.parameters).with_key(greeting.key);
                     let mut input = ReadBuffer::new();
                     input.extend(&rest);
                     return Ok(Connected { io, wire, input, way });
@@ -68,6 +69,25 @@ impl Driver for PgDriver {
         Err(failure.unwrap_or_else(|| {
             Fault::new(ErrorKind::Config, Outcome::NotSent, "no host is configured; set `host`")
         }))
+    }
+
+    fn cancel(&self, wire: &PgWire, io: &Socket) -> Option<Cancelling> {
+        let (request, peer) = (wire.key()?.cancel_request(), io.peer()?);
+        Some(Box::pin(cancel(request, peer)))
+    }
+}
+
+/// Has a backend stop what it is at. The server ends the connection when it has passed the signal on, and the backend
+/// meets it before anything that it is sent later.
+/// Source: PostgreSQL documentation, "Canceling Requests in Progress"; `processCancelRequest` in its sources.
+async fn cancel(request: Bytes, peer: Peer) -> Cancelled {
+    let Ok(mut io) = peer.open::<DatabaseError>().await else { return Cancelled::NotSent };
+    if io.write_all(&request).await.is_err() {
+        return Cancelled::Unknown;
+    }
+    match io.read(&mut [0; 1]).await {
+        Ok(0) => Cancelled::Heard,
+        Ok(_) | Err(_) => Cancelled::Unknown,
     }
 }
 

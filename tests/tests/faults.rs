@@ -11,6 +11,7 @@ mod postgres {
     mod hostile_peers_of_postgres;
     mod lost_connections;
     mod outcomes;
+    mod recovery;
 }
 
 #[path = "topics"]
@@ -23,4 +24,5 @@ mod mysql {
     mod lost_connections;
     mod lost_connections_of_mysql;
     mod outcomes;
+    mod recovery;
 }

@@ -46,6 +46,15 @@ pub(crate) fn silent<S: ServerError>(overdue: Duration) -> Error<S> {
     )
 }
 
+pub(crate) fn cancel_unknown<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Io,
+        Outcome::Unknown,
+        "the connection was given up: a request to stop what it had worked on is still on its way, and might hit \
+         something else",
+    )
+}
+
 pub(crate) fn panicked<S: ServerError>() -> Error<S> {
     Error::new(
         ErrorKind::Protocol,

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -61,6 +61,18 @@ pub enum Socket {
 }
 
 impl Socket {
+    /// Where it leads to; `None` for the application's own streams.
+    pub fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok().map(Peer::Tcp),
+            #[cfg(unix)]
+            Self::Unix(stream) => {
+                stream.peer_addr().ok()?.as_pathname().map(|path| Peer::Unix(path.to_path_buf()))
+            }
+            Self::Own(_) => None,
+        }
+    }
+
     /// Connects to a server, which errors call `host`; by `transport`, if there is one, in place of TCP.
     pub async fn open<S: ServerError>(
         place: Place<'_>,
@@ -114,6 +126,31 @@ async fn tcp(name: &str, address: Option<IpAddr>, port: u16, tuning: Tuning) -> 
     Ok(Socket::Tcp(stream))
 }
 
+/// Where a socket leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// An address.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Peer {
+    /// The same server again, by a connection of its own. The attempt is not tuned: it is for a few bytes.
+    pub async fn open<S: ServerError>(&self) -> Result<Socket, Error<S>> {
+        match self {
+            Self::Tcp(address) => {
+                let host = address.ip().to_string();
+                let place = Place::Tcp(&host, Some(address.ip()), address.port());
+                Socket::open(place, Tuning::default(), None, address).await
+            }
+            Self::Unix(path) => {
+                Socket::open(Place::Unix(path), Tuning::default(), None, &path.display()).await
+            }
+        }
+    }
+}
+
 /// There is no connection to `host`.
 #[cold]
 pub fn unreachable<S: ServerError>(host: &impl fmt::Display) -> Error<S> {
@@ -162,5 +199,50 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         delegate!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config::tests::NoServer;
+
+    async fn opened(tuning: Tuning) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let place = Place::Tcp("127.0.0.1", None, port);
+        match Socket::open::<NoServer>(place, tuning, None, &"here").await.expect("it listens") {
+            Socket::Tcp(stream) => stream,
+            Socket::Unix(_) | Socket::Own(_) => panic!("not a TCP connection"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_tuned_as_it_was_said() {
+        let keepalive = Keepalive {
+            idle: Some(Duration::from_secs(70)),
+            interval: Some(Duration::from_secs(7)),
+            count: Some(3),
+        };
+        let tuning = Tuning { keepalive: Some(keepalive), user_timeout: Some(Duration::from_secs(9)) };
+        let stream = opened(tuning).await;
+        let socket = SockRef::from(&stream);
+        assert!(stream.nodelay().expect("told") && socket.keepalive().expect("told"));
+        assert_eq!(socket.tcp_keepalive_time().expect("told"), Duration::from_secs(70));
+        assert_eq!(socket.tcp_keepalive_interval().expect("told"), Duration::from_secs(7));
+        assert_eq!(socket.tcp_keepalive_retries().expect("told"), 3);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().expect("told"), Some(Duration::from_secs(9)));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_said_is_left_alone() {
+        let stream = opened(Tuning::default()).await;
+        let socket = SockRef::from(&stream);
+        assert!(stream.nodelay().expect("told") && !socket.keepalive().expect("told"));
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().expect("told").unwrap_or_default(), Duration::ZERO);
     }
 }

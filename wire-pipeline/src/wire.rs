@@ -18,6 +18,7 @@
 //! flow past. On a lease nothing flows past: there the order on the wire is the order of submission.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,6 +173,29 @@ pub trait Driver: Send + Sync + 'static {
         &self,
         budget: &Arc<Budget>,
     ) -> impl Future<Output = Result<Connected<Self>, Error<<Self::Wire as Wire>::Server>>> + Send;
+
+    /// Asks the server, beside a connection, to stop working on what was asked there. `None` if that cannot be done.
+    ///
+    /// The engine asks when a request's time is up and nothing else is in flight on its connection, and sends nothing
+    /// more there before the server has heard of it: no other request can be hit. It bounds the time.
+    fn cancel(&self, wire: &Self::Wire, io: &Self::Io) -> Option<Cancelling> {
+        let _ = (wire, io);
+        None
+    }
+}
+
+/// A request to stop on its way; see [`Driver::cancel`].
+pub type Cancelling = Pin<Box<dyn Future<Output = Cancelled> + Send>>;
+
+/// What is known of a request to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// The server has heard of it: what is sent from now on cannot be hit.
+    Heard,
+    /// Not a byte of it was sent.
+    NotSent,
+    /// It may still be on its way.
+    Unknown,
 }
 
 /// A fresh connection, authenticated.

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use support::{LIMIT, Server, ask, options, poll_once, pool, run, run_within, until, until_idle};
+use support::{LIMIT, Server, Stops, ask, options, poll_once, pool, run, run_within, until, until_idle};
 use tokio::time::Instant;
 use wire_pipeline::Options;
 use wire_pipeline::error::{ErrorKind, Outcome, Phase};
@@ -152,5 +152,51 @@ async fn what_waits_for_a_forerunner_behind_a_slow_request_moves_too() {
     for id in 1..9 {
         run(&pool, ask(100 + id).needs(id)).await.expect("an answer");
     }
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_stops_working_on_what_nobody_waits_for_and_nothing_else_is_hit() {
+    let server = Server::new();
+    server.stops.send_replace(Stops::After(50));
+    let pool = pool(&server, options(1)).await;
+    let began = Instant::now();
+    let slow = run_within(&pool, ask(1).takes(Duration::from_secs(3600)), 100 * MS);
+    // It waits behind, and would be hit if it were sent while the request to stop is on its way.
+    let behind = async {
+        tokio::time::sleep(10 * MS).await;
+        run_within(&pool, ask(2).takes(200 * MS), LIMIT).await
+    };
+    let (slow, behind) = tokio::join!(slow, behind);
+    assert_eq!(slow.expect_err("too slow").phase(), Some(Phase::Answer));
+    behind.expect("not hit");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!((server.asked(), server.connections()), (vec![1, 2], 1));
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_stopped_that_has_neighbours_in_flight() {
+    let server = Server::new();
+    server.stops.send_replace(Stops::After(0));
+    let pool = pool(&server, Options { batches_out: BatchesOut::Fixed(8), ..options(1) }).await;
+    let slow = run_within(&pool, ask(1).takes(Duration::from_secs(2)), 100 * MS);
+    let neighbour = run_within(&pool, ask(2).takes(MS), LIMIT);
+    let began = Instant::now();
+    let (slow, neighbour) = tokio::join!(slow, neighbour);
+    slow.expect_err("too slow");
+    neighbour.expect("unharmed");
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_to_stop_that_may_come_late_costs_the_connection() {
+    let server = Server::new();
+    server.stops.send_replace(Stops::Lost);
+    let pool = pool(&server, options(1)).await;
+    run_within(&pool, ask(1).takes(Duration::from_secs(3600)), 100 * MS).await.expect_err("too slow");
+    run_within(&pool, ask(2), LIMIT).await.expect("on another connection");
+    assert_eq!(server.connections(), 2);
     until_idle(&pool).await;
 }

@@ -5,8 +5,9 @@
 //! defaults; the pool's options are written in the engine.
 
 use std::error::Error as StdError;
+use std::time::Duration;
 
-use wire_pipeline::config::hosts;
+use wire_pipeline::config::{hosts, units};
 
 use super::{Config, Password, SslMode, TimeZone};
 
@@ -92,6 +93,14 @@ impl Config {
     #[must_use]
     pub fn keepalives(mut self, on: bool) -> Self {
         self.no_keepalive = !on;
+        self
+    }
+
+    /// Sets how long sent bytes may stay unacknowledged before the connection is given up (Linux only). Default, and
+    /// zero: the operating system's.
+    #[must_use]
+    pub fn tcp_user_timeout(mut self, timeout: Duration) -> Self {
+        self.tcp_user_timeout = units::nonzero(timeout);
         self
     }
 

@@ -18,6 +18,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 pub(crate) use self::host::{Host, HostKind};
 pub use self::ssl::SslMode;
@@ -58,7 +59,7 @@ use crate::error::{Error, Fault};
 /// - `host` and `port` (lists too, tried in order; without any host `localhost`, over TCP), `socket` (the path of a
 ///   Unix socket), `user`, `password`, `database` (also `dbname`; default: none),
 ///   `sslMode` (`ssl-mode`) up to `PREFERRED`, `allowPublicKeyRetrieval` (`get-server-public-key`), `timeZone`
-///   (`connectionTimeZone`, `time_zone`; default `+00:00`, `SERVER` leaves the server's), `tcpKeepAlive`, and
+///   (`connectionTimeZone`, `time_zone`; default `+00:00`, `SERVER` leaves the server's), `tcpKeepAlive`, `tcp_user_timeout` (a plain number is milliseconds), and
 ///   `connectTimeout` (milliseconds, the pool's `connect_timeout`).
 /// - Names for what always holds: `characterEncoding` (UTF-8, that is `utf8mb4`), `useAffectedRows` (`false`),
 ///   `allowLoadLocalInfile`, `allowMultiQueries`, `useCompression` (`false`), `cachePrepStmts`, `useServerPrepStmts`
@@ -76,6 +77,7 @@ pub struct Config {
     public_key_retrieval: bool,
     time_zone: TimeZone,
     no_keepalive: bool,
+    tcp_user_timeout: Option<Duration>,
     /// Options whose value asks for something that this version does not offer. The values are not kept.
     not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
     pub(crate) pool: PoolOptions,
@@ -167,6 +169,9 @@ impl Config {
                 self.time_zone = TimeZone::parse(value)?;
             }
             "tcpKeepAlive" => self.no_keepalive = !units::flag(name, value)?,
+            "tcp_user_timeout" => {
+                self.tcp_user_timeout = units::nonzero(units::duration(name, value, Plain::Milliseconds)?);
+            }
             "connectTimeout" => {
                 self.pool.set_connect_timeout(units::duration(name, value, Plain::Milliseconds)?);
             }
@@ -246,7 +251,7 @@ impl Config {
     /// What the operating system is told of TCP connections.
     pub(crate) fn get_tuning(&self) -> Tuning {
         let keepalive = (!self.no_keepalive).then(Keepalive::default);
-        Tuning { keepalive, user_timeout: None }
+        Tuning { keepalive, user_timeout: self.tcp_user_timeout }
     }
 
     /// What every new session runs: a question of the driver's, its own defaults, then the user's.
@@ -283,6 +288,7 @@ impl fmt::Debug for Config {
             .field("public_key_retrieval", &self.public_key_retrieval)
             .field("time_zone", &self.time_zone)
             .field("keepalive", &!self.no_keepalive)
+            .field("tcp_user_timeout", &self.tcp_user_timeout)
             .field("not_offered", &self.not_offered.keys().collect::<Vec<_>>())
             .field("pool", &self.pool)
             .finish_non_exhaustive()

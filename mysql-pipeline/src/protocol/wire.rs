@@ -67,6 +67,8 @@ pub(crate) struct MySqlWire {
     /// The largest packet that the server takes; it ends the connection over a larger one.
     max_packet: usize,
     last_words: Option<Arc<DatabaseError>>,
+    /// The server's number for this connection.
+    number: Option<u32>,
 }
 
 /// What is known of an open transaction.
@@ -90,7 +92,17 @@ impl MySqlWire {
             work: None,
             max_packet: usize::MAX,
             last_words: None,
+            number: None,
         }
+    }
+
+    /// The same with the server's number for its connection.
+    pub(crate) fn with_number(self, number: u32) -> Self {
+        Self { number: Some(number), ..self }
+    }
+
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.number
     }
 
     /// Why a request cannot be sent, if it cannot.

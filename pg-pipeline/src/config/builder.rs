@@ -8,9 +8,9 @@ use std::error::Error as StdError;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use wire_pipeline::config::hosts;
+use wire_pipeline::config::{hosts, units};
 
-use super::{Config, Password, SslMode, nonzero};
+use super::{Config, Password, SslMode};
 
 impl Config {
     /// A configuration with every option at its default.
@@ -124,14 +124,14 @@ impl Config {
     /// operating system's.
     #[must_use]
     pub fn keepalives_idle(mut self, idle: Duration) -> Self {
-        self.keepalive.idle = nonzero(idle);
+        self.keepalive.idle = units::nonzero(idle);
         self
     }
 
     /// Sets the time between unanswered keepalive probes. Default, and zero: the operating system's.
     #[must_use]
     pub fn keepalives_interval(mut self, interval: Duration) -> Self {
-        self.keepalive.interval = nonzero(interval);
+        self.keepalive.interval = units::nonzero(interval);
         self
     }
 
@@ -147,7 +147,7 @@ impl Config {
     /// Default, and zero: the operating system's.
     #[must_use]
     pub fn tcp_user_timeout(mut self, timeout: Duration) -> Self {
-        self.tcp_user_timeout = nonzero(timeout);
+        self.tcp_user_timeout = units::nonzero(timeout);
         self
     }
 }

@@ -168,16 +168,16 @@ impl Config {
             }
             "keepalives" => self.no_keepalive = !units::flag(name, value)?,
             "keepalives_idle" => {
-                self.keepalive.idle = nonzero(units::duration(name, value, Plain::Seconds)?);
+                self.keepalive.idle = units::nonzero(units::duration(name, value, Plain::Seconds)?);
             }
             "keepalives_interval" => {
-                self.keepalive.interval = nonzero(units::duration(name, value, Plain::Seconds)?);
+                self.keepalive.interval = units::nonzero(units::duration(name, value, Plain::Seconds)?);
             }
             "keepalives_count" => {
                 self.keepalive.count = Some(units::count(name, value)?).filter(|count| *count != 0);
             }
             "tcp_user_timeout" => {
-                self.tcp_user_timeout = nonzero(units::duration(name, value, Plain::Milliseconds)?);
+                self.tcp_user_timeout = units::nonzero(units::duration(name, value, Plain::Milliseconds)?);
             }
             _ => return self.set_other(name, value),
         }
@@ -324,9 +324,4 @@ fn check_encoding(value: &str) -> Result<(), Fault> {
         "" | "utf8" | "unicode" | "auto" => Ok(()),
         _ => Err(invalid("`client_encoding` must be UTF8: Rust's text is, and the server converts")),
     }
-}
-
-/// Zero leaves the value to the operating system.
-fn nonzero(value: Duration) -> Option<Duration> {
-    (!value.is_zero()).then_some(value)
 }

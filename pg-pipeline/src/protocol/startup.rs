@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use postgres_protocol::message::frontend;
 
 use super::fields::parse_error_fields;
@@ -101,6 +101,20 @@ pub(crate) struct BackendKey {
     pub(crate) process_id: i32,
     /// 4 bytes in protocol 3.0, up to 256 since 3.2.
     pub(crate) secret: Bytes,
+}
+
+impl BackendKey {
+    /// What is sent, on a connection of its own, to cancel what the backend is at.
+    /// Source: PostgreSQL documentation, Message Formats, `CancelRequest`.
+    pub(crate) fn cancel_request(&self) -> Bytes {
+        let length = 12 + self.secret.len();
+        let mut request = BytesMut::with_capacity(length);
+        request.put_u32(length as u32);
+        request.put_u32(80_877_102);
+        request.put_i32(self.process_id);
+        request.put_slice(&self.secret);
+        request.freeze()
+    }
 }
 
 // By hand: whoever knows the secret can cancel our queries.

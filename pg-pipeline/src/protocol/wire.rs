@@ -36,6 +36,7 @@ use super::cache::{Cache, Prepared, StatementId};
 use super::fields::parse_error_fields;
 use super::messages::{Header, Reader, Tag, Verb, largest, malformed};
 use super::request::{Learn, Part, Request, Run};
+use super::startup::BackendKey;
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 use crate::statement::{Learned, check_text};
 
@@ -62,9 +63,20 @@ pub(crate) struct PgWire {
     /// A row of which a part has arrived: bytes to come.
     row_left: usize,
     last_words: Option<Arc<DatabaseError>>,
+    /// What cancels what this connection is at.
+    key: Option<BackendKey>,
 }
 
 impl PgWire {
+    /// The same with what cancels what its connection is at.
+    pub(crate) fn with_key(self, key: Option<BackendKey>) -> Self {
+        Self { key, ..self }
+    }
+
+    pub(crate) fn key(&self) -> Option<&BackendKey> {
+        self.key.as_ref()
+    }
+
     pub(crate) fn new(
         budget: &Arc<Budget>,
         statement_cache: usize,
@@ -84,6 +96,7 @@ impl PgWire {
             parameters,
             row_left: 0,
             last_words: None,
+            key: None,
         }
     }
 

@@ -216,3 +216,6 @@ pub const READ_ONLY: &str = "25006";
 
 /// The driver's own documentation.
 pub const DOCUMENTATION: &str = include_str!("../../../mysql-pipeline/src/lib.rs");
+
+/// Makes the server close a connection on which nothing happens for a second.
+pub const IDLE_OUT: &str = "SET SESSION wait_timeout = 1";

@@ -197,3 +197,6 @@ pub const READ_ONLY: &str = "25006";
 
 /// The driver's own documentation.
 pub const DOCUMENTATION: &str = include_str!("../../../pg-pipeline/src/lib.rs");
+
+/// Makes the server close a connection on which nothing happens for a second.
+pub const IDLE_OUT: &str = "SET idle_session_timeout = 1000";

@@ -206,3 +206,37 @@ async fn a_deadline_beyond_all_time_is_a_long_one() {
     assert_eq!(forever.query_one::<(i32,)>("SELECT 1", ()).await.expect("answers"), (1,));
     pool.close().await;
 }
+
+#[tokio::test]
+async fn the_server_stops_what_nobody_waits_for_and_what_comes_next_is_not_hit() {
+    let name = own_name("stopped");
+    let (pool, other) = (named_pool(&name).await, pool().await);
+    all_shared(&pool).await;
+    let long = sleep(600.0);
+    for _ in 0..5 {
+        let view = pool.with(CallOptions::new().timeout(Duration::from_millis(100)));
+        let error = view.query::<Row>(&long, ()).await.expect_err("it takes ten minutes");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
+        eventually("nothing of it runs any more", || async { active(&other, &name).await == 0 }).await;
+        eventually("its place is free", || async { pool.stats().in_flight() == 0 }).await;
+        let all = (0..50).map(|n| pool.query_one::<(i32,)>(ECHO, (n,)));
+        for answer in futures_util::future::join_all(all).await {
+            answer.expect("not hit");
+        }
+    }
+    assert_eq!(reconnects(&pool), 0, "and no connection was given up for it");
+    pool.close().await;
+    // The same on a lease, whose holder goes on.
+    let config = named_config(&name).await.query_timeout(Duration::from_millis(500));
+    let pool = Pool::builder(config).connect().await.expect("a pool");
+    let session = pool.session().await.expect("a session");
+    for n in 0..3_i32 {
+        let error = session.query::<Row>(&long, ()).await.expect_err("it takes ten minutes");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Timeout, Outcome::Unknown));
+        let (back,): (i32,) = session.query_one(ECHO, (n,)).await.expect("not hit");
+        assert_eq!(back, n);
+    }
+    drop(session);
+    pool.close().await;
+    other.close().await;
+}

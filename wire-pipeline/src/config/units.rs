@@ -84,6 +84,11 @@ fn split_number(value: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit.trim_start()))
 }
 
+/// Zero leaves a value to the operating system.
+pub fn nonzero(value: Duration) -> Option<Duration> {
+    (!value.is_zero()).then_some(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

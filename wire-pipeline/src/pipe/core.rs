@@ -33,6 +33,8 @@ pub(crate) struct Core<W: Wire> {
     written: u64,
     /// Nothing may flow past a parked entry.
     ordered: bool,
+    /// Nothing new is framed: a request to stop is on its way, and must hit nothing else.
+    barred: bool,
     /// Was to go out with an entry that is not sent: the next one takes it along.
     opening: Option<Opening<W::Request>>,
     /// An opening is out and not answered: what follows belongs to what it opens, and waits until it is open.
@@ -111,6 +113,7 @@ impl<W: Wire> Core<W> {
             framed: 0,
             written: 0,
             ordered: false,
+            barred: false,
             opening: None,
             opening_out: false,
             settling: Settling { left: 0, error: None },
@@ -123,6 +126,23 @@ impl<W: Wire> Core<W> {
     /// On a lease the order on the wire is the order of submission.
     pub(crate) fn set_ordered(&mut self, ordered: bool) {
         self.ordered = ordered;
+    }
+
+    /// Nothing new is framed until this is taken back.
+    pub(crate) fn set_barred(&mut self, barred: bool) {
+        self.barred = barred;
+    }
+
+    /// Since when the only request in flight is out, if its time is up.
+    pub(crate) fn overdue_alone(&self, now: Instant) -> Option<Instant> {
+        match self.fifo.front().map(|flight| &flight.origin) {
+            Some(Origin::Entry(entry))
+                if self.fifo.len() == 1 && self.out.is_empty() && entry.deadline <= now =>
+            {
+                Some(self.head_since)
+            }
+            _ => None,
+        }
     }
 
     /// Nothing is out and nothing waits.
@@ -142,6 +162,7 @@ impl<W: Wire> Core<W> {
 
     fn may_frame(&self) -> bool {
         self.settling.left == 0
+            && !self.barred
             && !self.is_tainted()
             && !self.opening_out
             && (self.parked.is_empty() || !self.ordered)

@@ -20,7 +20,7 @@ use crate::faults;
 use crate::pipe::core::{Core, ExtractWhere};
 use crate::pipe::{Lane, LeaseId, Load, Pipe};
 use crate::pool::Shared;
-use crate::wire::{Connected, Driver, Fault, Occasion, Request, Wire};
+use crate::wire::{Cancelled, Cancelling, Connected, Driver, Fault, Occasion, Request, Wire};
 
 /// The coarse timer of a pipe; it runs only while something is out or waits.
 const TICK: Duration = Duration::from_millis(5);
@@ -86,6 +86,10 @@ pub(crate) struct Pump<'a, D: Driver> {
     doubted: bool,
     /// It is not asked before.
     trusted_until: Instant,
+    /// A request to stop is on its way.
+    cancelling: Option<Cancelling>,
+    /// Since when the request was out for which one was made last.
+    cancelled: Option<Instant>,
 }
 
 impl<'a, D: Driver> Pump<'a, D> {
@@ -113,6 +117,8 @@ impl<'a, D: Driver> Pump<'a, D> {
             report_at: None,
             doubted: false,
             trusted_until: now + TRUSTED,
+            cancelling: None,
+            cancelled: None,
         }
     }
 
@@ -177,6 +183,10 @@ impl<'a, D: Driver> Pump<'a, D> {
                 Ok(progress) => progress,
                 Err(error) => return Poll::Ready(End::Lost(error)),
             };
+            match self.poll_cancelling(cx) {
+                Ok(heard) => progress |= heard,
+                Err(error) => return Poll::Ready(End::Lost(error)),
+            }
             if self.lets_others_go_first(progress) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -551,6 +561,7 @@ impl<'a, D: Driver> Pump<'a, D> {
         }
         self.reopen();
         self.deliver();
+        self.cancel_overdue(now);
         if let Some(deadline) = self.core.head_deadline()
             && now.saturating_duration_since(deadline) > self.shared.options.stall_timeout
         {
@@ -573,6 +584,36 @@ impl<'a, D: Driver> Pump<'a, D> {
             }
         }
         Ok(())
+    }
+
+    /// The only request that is out has had its time: the server need not work on it any longer.
+    fn cancel_overdue(&mut self, now: Instant) {
+        let Some(since) = self.core.overdue_alone(now) else { return };
+        if self.cancelling.is_some() || self.cancelled == Some(since) {
+            return;
+        }
+        self.cancelled = Some(since);
+        if let Some(cancelling) = self.shared.driver.cancel(&self.core.wire, &self.io) {
+            let limit = self.shared.options.connect_timeout;
+            self.cancelling = Some(Box::pin(async move {
+                tokio::time::timeout(limit, cancelling).await.unwrap_or(Cancelled::Unknown)
+            }));
+            self.core.set_barred(true);
+        }
+    }
+
+    /// Whether the server has heard that it is to stop.
+    fn poll_cancelling(&mut self, cx: &mut Context<'_>) -> Result<bool, Fault<D>> {
+        let Some(cancelling) = &mut self.cancelling else { return Ok(false) };
+        match cancelling.as_mut().poll(cx) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Cancelled::Unknown) => Err(faults::cancel_unknown()),
+            Poll::Ready(Cancelled::Heard | Cancelled::NotSent) => {
+                self.cancelling = None;
+                self.core.set_barred(false);
+                Ok(true)
+            }
+        }
     }
 
     /// Says once that the lease is held for long, and who has it.

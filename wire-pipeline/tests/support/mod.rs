@@ -31,7 +31,8 @@ use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::error::{Error, ErrorKind, Outcome, ServerError};
 use wire_pipeline::estimate::Estimate;
 use wire_pipeline::wire::{
-    Condition, Connected, Driver, Framed, Occasion, Opening, ParkKey, Received, Request, Wire,
+    Cancelled, Cancelling, Condition, Connected, Driver, Framed, Occasion, Opening, ParkKey, Received,
+    Request, Wire,
 };
 use wire_pipeline::{Lease, Options, Pool};
 
@@ -247,6 +248,7 @@ pub struct Reply {
 #[derive(Debug)]
 pub struct ToyWire {
     server: Arc<Server>,
+    number: usize,
     budget: Arc<Budget>,
     /// Keys that were prepared, or are being prepared.
     known: HashMap<u32, bool>,
@@ -389,6 +391,16 @@ pub enum Door {
     Slow(Duration),
 }
 
+/// How requests to stop fare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stops {
+    NotOffered,
+    /// The server hears of them after this many milliseconds.
+    After(u64),
+    /// Nobody knows whether it hears of them.
+    Lost,
+}
+
 /// A scripted server, as the test sees it.
 #[derive(Debug)]
 pub struct Server {
@@ -405,6 +417,10 @@ pub struct Server {
     mixed_up: AtomicBool,
     /// It refuses writes.
     pub read_only: AtomicBool,
+    /// Which connection is to stop working, and how often that was said.
+    stop: watch::Sender<(usize, usize)>,
+    /// How requests to stop fare.
+    pub stops: watch::Sender<Stops>,
     pub connections: AtomicUsize,
     handshakes: AtomicUsize,
     pub most_handshakes: AtomicUsize,
@@ -425,6 +441,8 @@ impl Server {
             breaks: Mutex::default(),
             mixed_up: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
+            stop: watch::Sender::new((0, 0)),
+            stops: watch::Sender::new(Stops::NotOffered),
             connections: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
             most_handshakes: AtomicUsize::new(0),
@@ -510,8 +528,16 @@ impl Server {
                 other => panic!("request {other}"),
             };
             self.log.lock().expect("unpoisoned").push((connection, seen));
+            let mut flags = flags;
             if delay > 0 {
-                tokio::time::sleep(Duration::from_millis(u64::from(delay))).await;
+                let mut stop = self.stop.subscribe();
+                let said = stop.borrow().1;
+                let stopped = stop.wait_for(|(which, times)| *which == connection && *times > said);
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep(Duration::from_millis(u64::from(delay))) => {}
+                    _ = stopped => flags |= FAIL,
+                }
             }
             match kind {
                 BEGIN => {
@@ -574,6 +600,7 @@ impl Driver for Toy {
         let io = Line { io, late: Vec::new(), broken: false, server: Arc::clone(server) };
         let wire = ToyWire {
             server: Arc::clone(server),
+            number,
             budget: Arc::clone(budget),
             known: HashMap::new(),
             in_transaction: false,
@@ -581,6 +608,22 @@ impl Driver for Toy {
             last_words: None,
         };
         Ok(Connected { io, wire, input: ReadBuffer::new(), way: Duration::ZERO })
+    }
+
+    fn cancel(&self, wire: &ToyWire, _: &Line) -> Option<Cancelling> {
+        let (server, number, stops) = (Arc::clone(&self.0), wire.number, *self.0.stops.borrow());
+        match stops {
+            Stops::NotOffered => None,
+            Stops::Lost => Some(Box::pin(async { Cancelled::Unknown })),
+            Stops::After(ms) => Some(Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                server.stop.send_modify(|(which, times)| {
+                    *which = number;
+                    *times += 1;
+                });
+                Cancelled::Heard
+            })),
+        }
     }
 }
 
