@@ -249,7 +249,7 @@ async fn an_answer_over_a_limit_fails_alone_and_says_the_limit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_answers_together_stay_within_their_budget_and_only_those_over_it_fail() {
-    const BUDGET: usize = 200_000;
+    const BUDGET: usize = 500_000;
     let config = config().await.answer_budget(BUDGET);
     let pool = Pool::builder(config).connect().await.expect("a pool");
     all_shared(&pool).await;
@@ -287,7 +287,7 @@ async fn all_answers_together_stay_within_their_budget_and_only_those_over_it_fa
                                 (error.kind(), error.outcome()),
                                 (ErrorKind::Busy, Outcome::Completed)
                             );
-                            assert!(error.to_string().contains("answer_budget (200000 bytes)"), "{error}");
+                            assert!(error.to_string().contains("answer_budget (500000 bytes)"), "{error}");
                         }
                     }
                 }
@@ -302,7 +302,7 @@ async fn all_answers_together_stay_within_their_budget_and_only_those_over_it_fa
     over.store(true, Ordering::Relaxed);
     let most = watched.await.expect("looked");
     println!("{fitted} of 2,000 answers fitted; {most} of {BUDGET} bytes at most");
-    assert!(fitted > 100 && most > 50_000 && most <= BUDGET, "{fitted} fitted, {most} bytes");
+    assert!(fitted > 0 && fitted < 2_000 && most > 50_000 && most <= BUDGET, "{fitted} fitted, {most} bytes");
     // As if nothing had been.
     idle(&pool).await;
     assert_eq!(pool.query_one::<(String,)>(REPEAT, (50_000,)).await.expect("fits").0.len(), 50_000);
