@@ -61,9 +61,12 @@
 //! | an option or URL that cannot be used | `Config` | `NotSent` |
 //! | server down, name unknown, server refuses the connection | `Connect` | `NotSent` |
 //! | wrong password, unknown user, unknown method | `Auth` | `NotSent` |
+//! | no connection in time (phase connect) | `Timeout` | `NotSent` |
 //! | parameters that do not fit: their number or type, more than 65,535 of them, NUL in a text | `Encode` | `NotSent` |
 //! | a statement that a shared connection may not run | `SessionState` | `NotSent` |
 //! | the server refuses the statement | `Database` | `Failed` |
+//! | somebody cancels the statement on the server | `Database` | `Failed` |
+//! | a constraint that is checked only at the end of its transaction | `Database` | `Failed` |
 //! | COMMIT of a transaction that the server has undone, or turned into ROLLBACK | `Database` | `Failed` |
 //! | COMMIT whose answer did not come | `Io` | `Unknown` |
 //! | a handle of a transaction that is over | `SessionState` | `NotSent` |

@@ -1,4 +1,4 @@
-//! Much at once: answers that may not change hands, slow neighbours, deadlines, narrow limits.
+//! Much at once: answers that may not change hands, slow neighbours, deadlines.
 
 #![allow(clippy::duplicate_mod, reason = "compiled once for each database")]
 
@@ -7,7 +7,6 @@ mod postgres {
     use integration_tests::postgres as side;
 
     mod deadlines;
-    mod limits;
     mod mix_up;
     mod rough_use;
     mod rough_use_of_postgres;
@@ -19,7 +18,6 @@ mod mysql {
     use integration_tests::mysql as side;
 
     mod deadlines;
-    mod limits;
     mod mix_up;
     mod rough_use;
     mod slow_neighbours;

@@ -219,3 +219,6 @@ pub const DOCUMENTATION: &str = include_str!("../../../mysql-pipeline/src/lib.rs
 
 /// Makes the server close a connection on which nothing happens for a second.
 pub const IDLE_OUT: &str = "SET SESSION wait_timeout = 1";
+
+/// Columns of a table whose constraint is checked at the end of a transaction: here all are checked at once.
+pub const CHECKED_LATE: &str = "n int UNIQUE";

@@ -200,3 +200,6 @@ pub const DOCUMENTATION: &str = include_str!("../../../pg-pipeline/src/lib.rs");
 
 /// Makes the server close a connection on which nothing happens for a second.
 pub const IDLE_OUT: &str = "SET idle_session_timeout = 1000";
+
+/// Columns of a table whose constraint is checked at the end of a transaction.
+pub const CHECKED_LATE: &str = "n int UNIQUE DEFERRABLE INITIALLY DEFERRED";
