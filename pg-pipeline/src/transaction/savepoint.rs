@@ -20,7 +20,8 @@ const NAME: &str = "pipeline_savepoint_";
 
 /// A part of a transaction that can be undone alone; see [`Transaction::savepoint`].
 ///
-/// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent.
+/// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent, and
+/// with it whatever was asked of the transaction since it was set. Whether that succeeds, what follows tells.
 /// An error inside of it spoils only what came since: after the rollback to it, the transaction goes on.
 ///
 /// ```no_run
