@@ -57,7 +57,8 @@ impl<'a> Savepoint<'a> {
     ///
     /// # Errors
     ///
-    /// What the server refuses: then it is rolled back.
+    /// What the server refuses: then it is rolled back. Deadlines and lost connections: then it is kept as long as the
+    /// transaction is.
     pub fn commit(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<'a> {
         // Whether or not the server hears of it: what is not undone is kept.
         self.over = true;
