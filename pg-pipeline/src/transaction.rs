@@ -89,9 +89,13 @@ impl Transaction {
 
     /// A part that can be undone alone.
     ///
+    /// It is set behind whatever was asked of this transaction before; of parts that overlap, the later one is inside
+    /// of the earlier. Cancel safe: a part that nobody has got a handle of stays without effect.
+    ///
     /// # Errors
     ///
-    /// What the server refuses, and lost connections.
+    /// What the server refuses ([`Database`](crate::ErrorKind::Database)), deadlines and lost connections, and
+    /// [`SessionState`](crate::ErrorKind::SessionState) when the transaction is over.
     pub async fn savepoint(&self) -> Result<Savepoint<'_>, Error> {
         Savepoint::set(self).await
     }

@@ -20,7 +20,8 @@ const NAME: &str = "pipeline_savepoint_";
 
 /// A part of a transaction that can be undone alone; see [`Transaction::savepoint`].
 ///
-/// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent.
+/// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent, and
+/// with it whatever was asked of the transaction since it was set. Whether that succeeds, what follows tells.
 /// A deadlock (1213) inside of it undoes the whole transaction, as MySQL has it: then every further call says so.
 ///
 /// ```no_run
@@ -56,7 +57,8 @@ impl<'a> Savepoint<'a> {
     ///
     /// # Errors
     ///
-    /// What the server refuses: then it is rolled back.
+    /// What the server refuses: then it is rolled back. Deadlines and lost connections: then it is kept as long as the
+    /// transaction is.
     pub fn commit(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<'a> {
         // Whether or not the server hears of it: what is not undone is kept.
         self.over = true;

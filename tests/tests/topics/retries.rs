@@ -302,20 +302,22 @@ async fn what_a_handle_is_told_while_the_work_ends_is_true() {
         pool.transaction()
             .run(|tx| {
                 let (other, insert) = (tx.clone(), insert.clone());
+                let (says, begun) = tokio::sync::oneshot::channel();
                 writer = Some(tokio::spawn(async move {
-                    let mut told = Vec::new();
+                    let (mut told, mut says) = (Vec::new(), Some(says));
                     for n in round * 1_000.. {
                         match other.execute(&insert, (n,)).await {
-                            Ok(_) => told.push(n),
+                            Ok(_) => {
+                                told.push(n);
+                                says.take().map(|says| says.send(()));
+                            }
                             Err(error) => return (told, error),
                         }
                     }
                     unreachable!("the transaction is over before that");
                 }));
                 async move {
-                    for _ in 0..3 {
-                        tx.execute("SELECT 1", ()).await?;
-                    }
+                    begun.await.expect("it has begun to write");
                     Ok::<_, Error>(())
                 }
             })
@@ -326,6 +328,7 @@ async fn what_a_handle_is_told_while_the_work_ends_is_true() {
         told.extend(numbers);
     }
     assert_eq!(values(&pool, &table).await, told);
+    assert!(told.len() >= 20, "each of them wrote: {told:?}");
     drop_table(&pool, &table).await;
     pool.close().await;
 }
