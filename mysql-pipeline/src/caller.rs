@@ -29,7 +29,6 @@ use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script, without_empty_end};
-use crate::transaction::savepoint;
 
 /// The result of a statement whose rows are not wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -406,7 +405,7 @@ impl<'a> Caller<'a> {
         if let Lane::Leased(leased) = self.lane {
             whole::undo_half_done(leased, deadline).await?;
             if let Some(number) = leased.savepoints.to_undo() {
-                let back = Request { part: true, rows: false, ..Request::query(savepoint::back(number)) };
+                let back = Request { part: true, rows: false, ..Request::query(back(number)) };
                 self.lane.submit(back, deadline).await?;
                 leased.undone_since(number);
             }
@@ -428,6 +427,14 @@ impl<'a> Caller<'a> {
             (Class::Plain | Class::Commits, _) | (_, Lane::Leased(_)) => Ok(()),
         }
     }
+}
+
+/// What the names of savepoints begin with; a number follows. Those that are set by text may have any other name.
+pub(crate) const SAVEPOINT: &str = "pipeline_savepoint_";
+
+/// What undoes everything since a savepoint; sent twice, it does no more than once.
+pub(crate) fn back(number: u32) -> String {
+    format!("ROLLBACK TO SAVEPOINT {SAVEPOINT}{number}")
 }
 
 /// What may still be tried once more.

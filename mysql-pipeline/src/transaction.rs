@@ -13,7 +13,7 @@
 //! purpose; what opens and ends a transaction differs.
 
 mod builder;
-pub(crate) mod savepoint;
+mod savepoint;
 
 use std::sync::Arc;
 

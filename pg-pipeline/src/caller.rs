@@ -6,7 +6,7 @@
 
 mod learn;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,8 +24,10 @@ use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::request::{Part, Request};
 use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
-use crate::transaction::{COMMIT, ROLLBACK, savepoint};
 use crate::types::TypeCache;
+
+static COMMIT: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("COMMIT"));
+static ROLLBACK: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("ROLLBACK"));
 
 /// The result of a statement whose rows are not wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,7 +322,7 @@ impl<'a> Caller<'a> {
         if let Lane::Leased(leased) = self.lane
             && let Some(number) = leased.savepoints.to_undo()
         {
-            let back = Request::script(savepoint::back(number), true);
+            let back = Request::script(back(number), true);
             self.lane.submit(back, deadline).await?;
             leased.undone_since(number);
         }
@@ -379,6 +381,14 @@ impl<'a> Caller<'a> {
             (Class::Plain, _) | (_, Lane::Leased(_)) => Ok(()),
         }
     }
+}
+
+/// What the names of savepoints begin with; a number follows. Those that are set by text may have any other name.
+pub(crate) const SAVEPOINT: &str = "pipeline_savepoint_";
+
+/// What undoes everything since a savepoint; sent twice, it does no more than once.
+pub(crate) fn back(number: u32) -> String {
+    format!("ROLLBACK TO SAVEPOINT {SAVEPOINT}{number}")
 }
 
 /// What may still be tried once more.

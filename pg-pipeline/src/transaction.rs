@@ -9,7 +9,7 @@
 //! `mysql-pipeline`'s file of this name has the same face on purpose; what opens and ends a transaction differs.
 
 mod builder;
-pub(crate) mod savepoint;
+mod savepoint;
 
 use std::sync::{Arc, LazyLock};
 
@@ -26,9 +26,6 @@ use crate::protocol::request::Request;
 use crate::statement::Learned;
 
 static BEGIN: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("BEGIN"));
-pub(crate) static COMMIT: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("COMMIT"));
-pub(crate) static ROLLBACK: LazyLock<Arc<Learned>> =
-    LazyLock::new(|| Learned::without_parameters("ROLLBACK"));
 
 pub use builder::{Isolation, TransactionBuilder};
 pub use savepoint::Savepoint;

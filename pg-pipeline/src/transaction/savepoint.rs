@@ -10,13 +10,10 @@
 //! words.
 
 use crate::batch::Batch;
-use crate::caller::Caller;
+use crate::caller::{Caller, SAVEPOINT, back};
 use crate::client::{client, sealed::Sealed};
 use crate::error::{Error, Outcome};
 use crate::transaction::Transaction;
-
-/// What the names of savepoints begin with; a number follows. Those that are set by text may have any other name.
-const NAME: &str = "pipeline_savepoint_";
 
 /// A part of a transaction that can be undone alone; see [`Transaction::savepoint`].
 ///
@@ -46,7 +43,7 @@ impl<'a> Savepoint<'a> {
         let number = transaction.leased.savepoints.next();
         // Until it is known to be there, there is nothing to undo.
         let mut savepoint = Self { transaction, number, over: true };
-        savepoint.say(format!("SAVEPOINT {NAME}{number}")).await?;
+        savepoint.say(format!("SAVEPOINT {SAVEPOINT}{number}")).await?;
         savepoint.over = false;
         Ok(savepoint)
     }
@@ -66,7 +63,7 @@ impl<'a> Savepoint<'a> {
     }
 
     async fn release(mut self) -> Result<(), Error> {
-        let released = self.say(format!("RELEASE SAVEPOINT {NAME}{}", self.number)).await;
+        let released = self.say(format!("RELEASE SAVEPOINT {SAVEPOINT}{}", self.number)).await;
         if released.as_ref().is_err_and(|error| error.outcome() == Outcome::Failed) {
             self.over = false;
         }
@@ -103,11 +100,6 @@ impl<'a> Savepoint<'a> {
     async fn say(&self, text: String) -> Result<(), Error> {
         Ok(self.caller().script(&text).await?)
     }
-}
-
-/// What undoes everything since a savepoint; sent twice, it does no more than once.
-pub(crate) fn back(number: u32) -> String {
-    format!("ROLLBACK TO SAVEPOINT {NAME}{number}")
 }
 
 impl Drop for Savepoint<'_> {
