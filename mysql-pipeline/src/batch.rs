@@ -2,6 +2,7 @@
 //!
 //! `pg-pipeline`'s file of this name has the same face on purpose; how a batch travels differs, see `caller`.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use wire_pipeline::call;
@@ -67,10 +68,14 @@ impl<'a> Batch<'a> {
     /// The first failure, with the item's index from 0; then none of the statements has an effect. In a
     /// [`Transaction`](crate::Transaction) only the failed ones have none, as MySQL has it: it is yours to roll back.
     /// On a session a statement that opens, ends or commits a transaction by itself keeps its effect.
-    pub async fn execute(self) -> Result<Vec<Executed>, Error> {
-        match self.refused {
-            Some(error) => Err(error.into()),
-            None => Ok(self.caller.run_batch(self.items).await?),
+    #[track_caller]
+    pub fn execute(self) -> impl Future<Output = Result<Vec<Executed>, Error>> + Send + use<'a> {
+        let place = Location::caller();
+        async move {
+            match self.refused {
+                Some(error) => Err(error.into()),
+                None => Ok(self.caller.run_batch(self.items, place).await?),
+            }
         }
     }
 }

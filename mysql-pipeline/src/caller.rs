@@ -8,6 +8,7 @@
 mod form;
 mod whole;
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,10 +204,11 @@ impl<'a> Caller<'a> {
         Request { rows, part: self.lane.transaction().is_some(), ..request }
     }
 
-    /// Statements that succeed or fail together: on a pool in a transaction of their own.
+    /// Statements that succeed or fail together: on a pool in a transaction of their own, whose lease names `place`.
     pub(crate) async fn run_batch(
         self,
         items: Vec<(Arc<Learned>, Box<dyn Params + '_>)>,
+        place: &'static Location<'static>,
     ) -> Result<Vec<Executed>, Fault> {
         if items.is_empty() {
             return Ok(Vec::new());
@@ -226,7 +228,7 @@ impl<'a> Caller<'a> {
         };
         let mut again = MOST_STALE;
         loop {
-            let lease = match pool.until(deadline, pool.lease()).await {
+            let lease = match pool.until(deadline, pool.lease_for(place)).await {
                 Some(lease) => lease?,
                 None => return Err(no_lease_in_time()),
             };
@@ -339,16 +341,21 @@ impl<'a> Caller<'a> {
         self.lane.submit(request, self.deadline()).await.map(drop)
     }
 
-    /// Commits a transaction, unless one of its answers says that there is nothing to commit.
+    /// Commits a transaction, unless one of its answers says that there is nothing to commit, or nothing had been sent.
     pub(crate) async fn commit(self) -> Result<(), Fault> {
         self.commit_until(self.deadline()).await
     }
 
     async fn commit_until(self, deadline: Instant) -> Result<(), Fault> {
-        // Of these nobody has seen how they went, or will before COMMIT is sent.
-        let strict = matches!(self.lane, Lane::Leased(leased) if leased.has_unanswered() || leased.is_busy());
         let call = self.begin_call();
         let _turn = self.take_turn(&call, deadline).await?;
+        call.set_last();
+        if self.takes_back_opening() {
+            return Ok(());
+        }
+        // Of these nobody has seen how they went, or will before COMMIT is sent.
+        let strict =
+            call.has_company() || matches!(self.lane, Lane::Leased(leased) if leased.has_unanswered());
         if strict {
             // Their answers come before this one's.
             self.lane.submit(Request { rows: false, ..Request::query("DO 0") }, deadline).await?;
@@ -357,9 +364,21 @@ impl<'a> Caller<'a> {
         self.lane.submit(commit, deadline).await.map(drop)
     }
 
+    /// Rolls a transaction back, whatever state it is in.
     pub(crate) async fn roll_back(self) -> Result<(), Fault> {
+        let deadline = self.deadline();
+        let call = self.begin_call();
+        let _turn = call.take_last_turn(deadline).await?;
+        if self.takes_back_opening() {
+            return Ok(());
+        }
         let request = Request { rows: false, ..Request::query("ROLLBACK") };
-        self.lane.submit(request, self.deadline()).await.map(drop)
+        self.lane.submit(request, deadline).await.map(drop)
+    }
+
+    /// What opens the transaction had not been sent, and is not any more.
+    fn takes_back_opening(self) -> bool {
+        matches!(self.lane, Lane::Leased(leased) if leased.lease.take_opening().is_some())
     }
 
     /// When a call that begins now must be over.
@@ -386,7 +405,7 @@ impl<'a> Caller<'a> {
         let turn = call.take_turn(deadline).await?;
         if let Lane::Leased(leased) = self.lane {
             whole::undo_half_done(leased, deadline).await?;
-            if let Some(number) = leased.undo() {
+            if let Some(number) = leased.savepoints.to_undo() {
                 let back = Request { part: true, rows: false, ..Request::query(savepoint::back(number)) };
                 self.lane.submit(back, deadline).await?;
                 leased.undone_since(number);

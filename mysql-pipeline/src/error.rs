@@ -47,7 +47,9 @@ impl Error {
     }
 
     /// Whether running the whole unit of work again is safe and may succeed: nothing was sent and the reason
-    /// may pass, or the server undid the work (a deadlock, 1213).
+    /// may pass, or the server undid the work (a deadlock, 1213; a lock that could not be had in time, 1205). A
+    /// transaction of one's own making on a [`Session`](crate::Session) is to be rolled back first: by default 1205
+    /// undoes the statement alone.
     pub fn is_retryable(&self) -> bool {
         self.0.is_retryable()
     }
@@ -151,9 +153,12 @@ impl DatabaseError {
 }
 
 impl ServerError for DatabaseError {
-    /// A deadlock (1213): the server has rolled the transaction back and asks to run it again.
+    /// A deadlock (1213), or a lock that could not be had in time (1205): the server asks to run the transaction again,
+    /// and has undone it, or has undone the statement; then a [`Transaction`](crate::Transaction) is not committed.
+    ///
+    /// Source: MySQL manual, "Server Error Message Reference", where both say "try restarting transaction".
     fn is_retryable(&self) -> bool {
-        self.number == 1213
+        matches!(self.number, 1205 | 1213)
     }
 
     /// `ER_OPTION_PREVENTS_STATEMENT` (`read_only` among other options), `ER_READ_ONLY_MODE`.

@@ -57,11 +57,18 @@
 //! answer has come, and a transaction that the server has undone is not committed but says so, with an error that
 //! [`is_retryable`](Error::is_retryable).
 //!
+//! [`Transaction::savepoint`] gives a part of it that can be undone alone. [`Pool::transaction`] sets its isolation and
+//! access, for that transaction alone, and [`run`](TransactionBuilder::run)s work in it: again from the beginning after a
+//! deadlock or a lock that could not be had in time, and never when it is not known whether it was committed.
+//!
+//! Who holds connections, since when, and where in the code they were taken, is in [`PoolStats::leases`].
+//!
 //! # Cancel safety
 //!
 //! Every future may be dropped at any await. A statement whose future is dropped before its bytes went out never runs;
 //! dropped later, it runs, and its answer is read and discarded. A dropped [`Transaction`] or [`Session`], and a
-//! [`Pool::begin`] that is dropped half-way, leave no open transaction behind.
+//! [`Pool::begin`] that is dropped half-way, leave no open transaction behind; a dropped [`Savepoint`] is undone before
+//! anything else of its transaction is sent.
 //!
 //! # Errors
 //!

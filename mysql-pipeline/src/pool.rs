@@ -78,6 +78,22 @@ impl Pool {
 
     /// A transaction with a level of isolation, or one that only reads, or one that is run again when others were in its
     /// way.
+    ///
+    /// ```no_run
+    /// use mysql_pipeline::{Error, Isolation};
+    ///
+    /// # async fn example(pool: &mysql_pipeline::Pool) -> Result<(), Error> {
+    /// let builder = pool.transaction().isolation(Isolation::Serializable).retries(3);
+    /// let total = builder
+    ///     .run(async |tx| {
+    ///         let (total,): (i64,) = tx.query_one("SELECT count(*) FROM accounts", ()).await?;
+    ///         tx.execute("UPDATE totals SET accounts = ?", (total,)).await?;
+    ///         Ok::<_, Error>(total)
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn transaction(&self) -> TransactionBuilder<'_> {
         TransactionBuilder::new(self)
     }
@@ -111,9 +127,10 @@ impl Pool {
     ///
     /// As [`session`](Self::session) and [`Session::batch_execute`].
     /// [`SessionState`](crate::ErrorKind::SessionState) when the script leaves a transaction open: it is rolled back.
-    pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        let session = self.session().await?;
-        Ok(session.caller().lone_script(script).await?)
+    #[track_caller]
+    pub fn batch_execute(&self, script: &str) -> impl Future<Output = Result<(), Error>> + Send {
+        let session = self.session();
+        async move { Ok(session.await?.caller().lone_script(script).await?) }
     }
 
     /// Asks the server for nothing, and waits for the answer.

@@ -17,12 +17,13 @@ pub(crate) mod savepoint;
 
 use std::sync::Arc;
 
-use wire_pipeline::error::ServerError;
+use wire_pipeline::retry::Attempt;
 
 use crate::batch::Batch;
 use crate::caller::{Caller, Knowledge, Lane, Leased};
 use crate::client::{Client, client, sealed::Sealed};
-use crate::error::Error;
+use crate::connect::MyDriver;
+use crate::error::{Error, Fault};
 use crate::protocol::request::Request;
 
 pub use builder::{Isolation, TransactionBuilder};
@@ -61,18 +62,7 @@ impl Transaction {
     /// whose future was dropped. [`Outcome::Unknown`](crate::Outcome::Unknown) when the connection was lost before its
     /// answer.
     pub async fn commit(self) -> Result<(), Error> {
-        self.finish().await
-    }
-
-    async fn finish(&self) -> Result<(), Error> {
-        if self.leased.lease.take_opening().is_some() {
-            // Nothing has been sent.
-            return Ok(());
-        }
-        self.leased.check_not_over()?;
-        self.caller().commit().await?;
-        self.leased.set_over();
-        Ok(())
+        Ok(self.caller().commit().await?)
     }
 
     /// Rolls back, and waits until the server has confirmed it. Dropping the transaction does the same without
@@ -82,26 +72,19 @@ impl Transaction {
     ///
     /// When the connection was lost: then the server rolls back by itself.
     pub async fn rollback(self) -> Result<(), Error> {
-        self.undo().await
-    }
-
-    async fn undo(&self) -> Result<(), Error> {
-        if self.leased.lease.take_opening().is_some() {
-            return Ok(());
-        }
+        self.leased.check_not_over()?;
         Ok(self.caller().roll_back().await?)
-    }
-
-    /// Whether the server has undone it because others were in its way; `error` is why it could not be committed.
-    fn may_retry(&self, error: Option<&Error>) -> bool {
-        self.leased.may_retry() || error.and_then(Error::as_database).is_some_and(ServerError::is_retryable)
     }
 
     /// A part that can be undone alone.
     ///
+    /// It is set behind whatever was asked of this transaction before; of parts that overlap, the later one is inside
+    /// of the earlier. Cancel safe: a part that nobody has got a handle of stays without effect.
+    ///
     /// # Errors
     ///
-    /// What the server refuses, and lost connections.
+    /// What the server refuses ([`Database`](crate::ErrorKind::Database)), deadlines and lost connections, and
+    /// [`SessionState`](crate::ErrorKind::SessionState) when the transaction is over.
     pub async fn savepoint(&self) -> Result<Savepoint<'_>, Error> {
         Savepoint::set(self).await
     }
@@ -163,3 +146,17 @@ impl Sealed for Tx {
 }
 
 impl Client for Tx {}
+
+impl Attempt<MyDriver> for Tx {
+    fn leased(&self) -> &Leased {
+        &self.0.leased
+    }
+
+    async fn commit(&self) -> Result<(), Fault> {
+        self.caller().commit().await
+    }
+
+    async fn roll_back(&self) -> Result<(), Fault> {
+        self.caller().roll_back().await
+    }
+}

@@ -24,7 +24,7 @@ use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::request::{Part, Request};
 use crate::row::{FromRow, Row, Rows};
 use crate::statement::{Class, IntoStatement, Learned, Registry, classify};
-use crate::transaction::{COMMIT, savepoint};
+use crate::transaction::{COMMIT, ROLLBACK, savepoint};
 use crate::types::TypeCache;
 
 /// The result of a statement whose rows are not wanted.
@@ -286,10 +286,15 @@ impl<'a> Caller<'a> {
 
     /// Runs a statement whose parameters are known to be none, without looking it up.
     /// `in_transaction`: only while one is open.
-    pub(crate) async fn run_plain(self, learned: Arc<Learned>, in_transaction: bool) -> Result<Ran, Fault> {
+    async fn run_plain(
+        self,
+        learned: Arc<Learned>,
+        in_transaction: bool,
+        deadline: Instant,
+    ) -> Result<Ran, Fault> {
         let bound = params::encode(&(), &[])?;
         let request = Request::query(learned, bound, false).in_transaction(in_transaction);
-        match self.lane.submit(request, self.deadline()).await? {
+        match self.lane.submit(request, deadline).await? {
             Answer::Ran(ran) => Ok(ran),
             Answer::Stale(stale) => Err(stale.error),
             Answer::Learnt { .. } | Answer::Script => Err(call::mixed_up()),
@@ -313,7 +318,7 @@ impl<'a> Caller<'a> {
     /// Undoes what was done since a savepoint that was dropped.
     async fn undo_dropped(self, deadline: Instant) -> Result<(), Fault> {
         if let Lane::Leased(leased) = self.lane
-            && let Some(number) = leased.undo()
+            && let Some(number) = leased.savepoints.to_undo()
         {
             let back = Request::script(savepoint::back(number), true);
             self.lane.submit(back, deadline).await?;
@@ -322,11 +327,32 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
-    /// Commits a transaction, unless the server turns that into a rollback.
-    pub(crate) async fn commit(self) -> Result<Ran, Fault> {
+    /// Commits a transaction, unless the server turns that into a rollback. `None`: nothing had been sent.
+    pub(crate) async fn commit(self) -> Result<Option<Ran>, Fault> {
+        let deadline = self.deadline();
         let call = self.begin_call();
-        let _turn = self.take_turn(&call, self.deadline()).await?;
-        self.run_plain(Arc::clone(&COMMIT), true).await
+        let _turn = self.take_turn(&call, deadline).await?;
+        call.set_last();
+        if self.takes_back_opening() {
+            return Ok(None);
+        }
+        self.run_plain(Arc::clone(&COMMIT), true, deadline).await.map(Some)
+    }
+
+    /// Rolls a transaction back, whatever state it is in.
+    pub(crate) async fn roll_back(self) -> Result<(), Fault> {
+        let deadline = self.deadline();
+        let call = self.begin_call();
+        let _turn = call.take_last_turn(deadline).await?;
+        if self.takes_back_opening() {
+            return Ok(());
+        }
+        self.run_plain(Arc::clone(&ROLLBACK), false, deadline).await.map(drop)
+    }
+
+    /// What opens the transaction had not been sent, and is not any more.
+    fn takes_back_opening(self) -> bool {
+        matches!(self.lane, Lane::Leased(leased) if leased.lease.take_opening().is_some())
     }
 
     fn in_transaction(self) -> bool {

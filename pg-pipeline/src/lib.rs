@@ -46,11 +46,21 @@
 //! uses it. Settings that the server does not report can be changed behind the driver's back by functions such as
 //! `set_config`; use a session for them. So can advisory locks: take them on a session.
 //!
+//! # Transactions
+//!
+//! [`Pool::begin`] gives a [`Transaction`], whose statements are pipelined too; [`Transaction::savepoint`] a part of it
+//! that can be undone alone, after an error too. [`Pool::transaction`] sets its isolation and access, which go out with
+//! BEGIN, and [`run`](TransactionBuilder::run)s work in it: again from the beginning after a serialization failure or a
+//! deadlock, and never when it is not known whether it was committed.
+//!
+//! Who holds connections, since when, and where in the code they were taken, is in [`PoolStats::leases`].
+//!
 //! # Cancel safety
 //!
 //! Every future may be dropped at any await. A statement whose future is dropped before its bytes went out never runs;
 //! dropped later, it runs, and its answer is read and discarded. A dropped [`Transaction`] or [`Session`], and a
-//! [`Pool::begin`] that is dropped half-way, leave no open transaction behind.
+//! [`Pool::begin`] that is dropped half-way, leave no open transaction behind; a dropped [`Savepoint`] is undone before
+//! anything else of its transaction is sent.
 //!
 //! # Errors
 //!

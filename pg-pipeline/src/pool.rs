@@ -81,6 +81,22 @@ impl Pool {
 
     /// A transaction with a level of isolation, or one that only reads, or one that is run again when others were in its
     /// way.
+    ///
+    /// ```no_run
+    /// use pg_pipeline::{Error, Isolation};
+    ///
+    /// # async fn example(pool: &pg_pipeline::Pool) -> Result<(), Error> {
+    /// let builder = pool.transaction().isolation(Isolation::Serializable).retries(3);
+    /// let total = builder
+    ///     .run(async |tx| {
+    ///         let (total,): (i64,) = tx.query_one("SELECT count(*) FROM accounts", ()).await?;
+    ///         tx.execute("UPDATE totals SET accounts = $1", (total,)).await?;
+    ///         Ok::<_, Error>(total)
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn transaction(&self) -> TransactionBuilder<'_> {
         TransactionBuilder::new(self)
     }
@@ -115,11 +131,15 @@ impl Pool {
     /// As [`session`](Self::session), and what the server refuses; statements before the refused one are undone
     /// unless the script itself commits them. [`SessionState`](crate::ErrorKind::SessionState) when the script leaves
     /// a transaction open: it is rolled back.
-    pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
-        let lease = self.engine.lease().await?;
-        lease.touch();
-        let session = Session::new(Leased::new(lease, Takes::OneScript), Arc::clone(&self.knowledge));
-        session.batch_execute(script).await
+    #[track_caller]
+    pub fn batch_execute(&self, script: &str) -> impl Future<Output = Result<(), Error>> + Send {
+        let lease = self.engine.lease();
+        async move {
+            let lease = lease.await?;
+            lease.touch();
+            let session = Session::new(Leased::new(lease, Takes::OneScript), Arc::clone(&self.knowledge));
+            session.batch_execute(script).await
+        }
     }
 
     /// Asks the server for nothing, and waits for the answer.

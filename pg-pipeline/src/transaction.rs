@@ -13,14 +13,13 @@ pub(crate) mod savepoint;
 
 use std::sync::{Arc, LazyLock};
 
-use wire_pipeline::error::Error as EngineError;
-
-use wire_pipeline::error::ServerError;
+use wire_pipeline::retry::Attempt;
 
 use crate::batch::Batch;
 use crate::caller::{Caller, Knowledge, Lane, Leased};
 use crate::client::{Client, client, sealed::Sealed};
-use crate::error::{DatabaseError, Error, ErrorKind, Outcome};
+use crate::connect::PgDriver;
+use crate::error::{Error, ErrorKind, Fault, Outcome};
 use crate::params;
 use crate::protocol::messages::Verb;
 use crate::protocol::request::Request;
@@ -28,7 +27,8 @@ use crate::statement::Learned;
 
 static BEGIN: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("BEGIN"));
 pub(crate) static COMMIT: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("COMMIT"));
-static ROLLBACK: LazyLock<Arc<Learned>> = LazyLock::new(|| Learned::without_parameters("ROLLBACK"));
+pub(crate) static ROLLBACK: LazyLock<Arc<Learned>> =
+    LazyLock::new(|| Learned::without_parameters("ROLLBACK"));
 
 pub use builder::{Isolation, TransactionBuilder};
 pub use savepoint::Savepoint;
@@ -65,19 +65,13 @@ impl Transaction {
     /// Whenever the server did not commit, also when it turns COMMIT into ROLLBACK because an earlier statement had
     /// failed, or a script had ended it. [`Outcome::Unknown`] when the connection was lost before its answer.
     pub async fn commit(self) -> Result<(), Error> {
-        self.finish().await
+        Ok(self.end().await?)
     }
 
-    async fn finish(&self) -> Result<(), Error> {
-        if self.leased.lease.take_opening().is_some() {
-            // Nothing has been sent.
-            return Ok(());
-        }
-        self.leased.check_not_over()?;
-        let ran = self.caller().commit().await?;
-        self.leased.set_over();
+    async fn end(&self) -> Result<(), Fault> {
+        let Some(ran) = self.caller().commit().await? else { return Ok(()) };
         match ran.tags.last().map(|tag| tag.verb) {
-            Some(Verb::Rollback) => Err(rolled_back().into()),
+            Some(Verb::Rollback) => Err(rolled_back()),
             _ => Ok(()),
         }
     }
@@ -89,28 +83,19 @@ impl Transaction {
     ///
     /// When the connection was lost: then the server rolls back by itself.
     pub async fn rollback(self) -> Result<(), Error> {
-        self.undo().await
-    }
-
-    async fn undo(&self) -> Result<(), Error> {
-        if self.leased.lease.take_opening().is_some() {
-            return Ok(());
-        }
         self.leased.check_not_over()?;
-        self.caller().run_plain(Arc::clone(&ROLLBACK), false).await?;
-        Ok(())
-    }
-
-    /// Whether the server has undone it because others were in its way; `error` is why it could not be committed.
-    fn may_retry(&self, error: Option<&Error>) -> bool {
-        self.leased.may_retry() || error.and_then(Error::as_database).is_some_and(ServerError::is_retryable)
+        Ok(self.caller().roll_back().await?)
     }
 
     /// A part that can be undone alone.
     ///
+    /// It is set behind whatever was asked of this transaction before; of parts that overlap, the later one is inside
+    /// of the earlier. Cancel safe: a part that nobody has got a handle of stays without effect.
+    ///
     /// # Errors
     ///
-    /// What the server refuses, and lost connections.
+    /// What the server refuses ([`Database`](crate::ErrorKind::Database)), deadlines and lost connections, and
+    /// [`SessionState`](crate::ErrorKind::SessionState) when the transaction is over.
     pub async fn savepoint(&self) -> Result<Savepoint<'_>, Error> {
         Savepoint::set(self).await
     }
@@ -132,8 +117,8 @@ impl Transaction {
 }
 
 #[cold]
-fn rolled_back() -> EngineError<DatabaseError> {
-    EngineError::new(
+fn rolled_back() -> Fault {
+    Fault::new(
         ErrorKind::Database,
         Outcome::Failed,
         "the server rolled the transaction back instead of committing it, because an earlier statement of it failed",
@@ -180,3 +165,17 @@ impl Sealed for Tx {
 }
 
 impl Client for Tx {}
+
+impl Attempt<PgDriver> for Tx {
+    fn leased(&self) -> &Leased {
+        &self.0.leased
+    }
+
+    async fn commit(&self) -> Result<(), Fault> {
+        self.0.end().await
+    }
+
+    async fn roll_back(&self) -> Result<(), Fault> {
+        self.caller().roll_back().await
+    }
+}

@@ -8,6 +8,7 @@ mod postgres {
 
     mod batches;
     mod batches_of_postgres;
+    mod isolation;
     mod leases;
     mod retries;
     mod savepoints;
@@ -23,6 +24,7 @@ mod mysql {
 
     mod batches;
     mod batches_of_mysql;
+    mod isolation;
     mod leases;
     mod retries;
     mod savepoints;

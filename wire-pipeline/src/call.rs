@@ -3,7 +3,7 @@
 //! A driver's call looks its statement up, encodes, submits and decodes; this module is the submitting. Knows what a
 //! call must know of the others on its lease; it must not know what a request says.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind, Outcome, Phase, ServerError};
 use crate::lease::Lease;
 use crate::pool::Pool;
+use crate::savepoint::Savepoints;
 use crate::wire::{AnswerOf, Driver, Fault, RequestOf};
 
 /// Settings of single calls; a driver's pool takes them with `with`.
@@ -101,6 +102,8 @@ pub struct Leased<D: Driver> {
     pub lease: Lease<D>,
     /// What it takes besides plain statements.
     pub takes: Takes,
+    /// Its savepoints.
+    pub savepoints: Savepoints,
     /// Calls under way: only one that is alone may be run again without changing the order.
     calls: AtomicUsize,
     /// Requests that have had their place, also of calls that are gone.
@@ -112,10 +115,6 @@ pub struct Leased<D: Driver> {
     unanswered: AtomicBool,
     /// Something of several steps was begun and is not over.
     half_done: AtomicBool,
-    /// The number of the latest savepoint.
-    savepoints: AtomicU32,
-    /// What was done since this savepoint is to be undone before anything else; 0 for nothing.
-    undo: AtomicU32,
     /// The server said of a statement that the whole may succeed when it is run again.
     may_retry: AtomicBool,
     /// The transaction is over.
@@ -139,13 +138,12 @@ impl<D: Driver> Leased<D> {
         Self {
             lease,
             takes,
+            savepoints: Savepoints::default(),
             calls: AtomicUsize::new(0),
             placed: AtomicUsize::new(0),
             order: Mutex::new(()),
             unanswered: AtomicBool::new(false),
             half_done: AtomicBool::new(false),
-            savepoints: AtomicU32::new(0),
-            undo: AtomicU32::new(0),
             may_retry: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
@@ -172,32 +170,10 @@ impl<D: Driver> Leased<D> {
         self.may_retry.load(Ordering::Acquire)
     }
 
-    /// Whether calls are under way.
-    pub fn is_busy(&self) -> bool {
-        self.calls.load(Ordering::Acquire) > 0
-    }
-
-    /// A number for a savepoint, from 1.
-    pub fn next_savepoint(&self) -> u32 {
-        self.savepoints.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
-    }
-
-    /// What was done since a savepoint is to be undone before anything else is sent.
-    pub fn undo_since(&self, savepoint: u32) {
-        // An earlier one undoes what a later one would.
-        let _ = self.undo.fetch_update(Ordering::AcqRel, Ordering::Acquire, |undo| {
-            (undo == 0 || savepoint < undo).then_some(savepoint)
-        });
-    }
-
-    /// Since which savepoint everything is to be undone.
-    pub fn undo(&self) -> Option<u32> {
-        Some(self.undo.load(Ordering::Acquire)).filter(|savepoint| *savepoint > 0)
-    }
-
-    /// That is done.
+    /// What was done since a savepoint is undone, and with it what the server said of statements since.
     pub fn undone_since(&self, savepoint: u32) {
-        let _ = self.undo.compare_exchange(savepoint, 0, Ordering::AcqRel, Ordering::Acquire);
+        self.savepoints.undone_since(savepoint);
+        self.may_retry.store(false, Ordering::Release);
     }
 
     /// Whether a call has begun something of several steps and not ended it: the next call ends it first. What it is,
@@ -211,7 +187,8 @@ impl<D: Driver> Leased<D> {
         self.half_done.store(half_done, Ordering::Release);
     }
 
-    /// The transaction is over: a script has ended it, or it was committed while somebody still holds a handle of it.
+    /// The transaction is over: a script has ended it, or its end is about to be sent while somebody may still hold a
+    /// handle of it.
     pub fn set_over(&self) {
         self.over.store(true, Ordering::Release);
     }
@@ -264,12 +241,39 @@ impl<'a, D: Driver> Call<'a, D> {
         }
     }
 
-    /// On a lease, waits until the calls that were polled before this one have their places.
+    /// Whether other calls are under way on the lease.
+    pub fn has_company(&self) -> bool {
+        matches!(self.lane, Lane::Leased(leased) if leased.calls.load(Ordering::Acquire) > 1)
+    }
+
+    /// On a lease, waits until the calls that were polled before this one have their places. Fails when one of them has
+    /// ended the transaction.
     pub async fn take_turn(&self, deadline: Instant) -> Result<Turn<'a>, Fault<D>> {
         let Lane::Leased(leased) = self.lane else { return Ok(Turn(None)) };
         if self.within {
             return Ok(Turn(None));
         }
+        let turn = self.wait_for_turn(leased, deadline).await?;
+        leased.check_not_over()?;
+        Ok(turn)
+    }
+
+    /// The same for what ends the transaction, whatever state it is in; see [`set_last`](Self::set_last).
+    pub async fn take_last_turn(&self, deadline: Instant) -> Result<Turn<'a>, Fault<D>> {
+        let Lane::Leased(leased) = self.lane else { return Ok(Turn(None)) };
+        let turn = self.wait_for_turn(leased, deadline).await?;
+        self.set_last();
+        Ok(turn)
+    }
+
+    /// The call, which has the turn, ends the transaction: those that have no place yet get none any more.
+    pub fn set_last(&self) {
+        if let Lane::Leased(leased) = self.lane {
+            leased.set_over();
+        }
+    }
+
+    async fn wait_for_turn(&self, leased: &'a Leased<D>, deadline: Instant) -> Result<Turn<'a>, Fault<D>> {
         if let Ok(turn) = leased.order.try_lock() {
             return Ok(Turn(Some(turn)));
         }

@@ -20,6 +20,7 @@ pub mod options;
 pub mod pool;
 pub mod retry;
 pub mod row;
+pub mod savepoint;
 pub mod socket;
 pub mod statement;
 pub mod stats;

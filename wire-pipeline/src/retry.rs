@@ -1,16 +1,77 @@
-//! How long to wait before a unit of work is run again.
+//! Work that is run again from the beginning when others were in its way.
 //!
-//! Those who collided once would collide again if they came back together: waits double, and chance spreads them.
+//! Those who collided once would collide again if they came back together: waits double, and chance spreads them. Knows
+//! that work begins, ends and can be undone; how, the driver says.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::call::Leased;
+use crate::error::{Outcome, ServerError};
 use crate::jitter::Jitter;
+use crate::pool::Pool;
+use crate::wire::{Driver, Fault};
+
+/// A transaction that was begun, in which work is done: a handle, cheap to clone.
+pub trait Attempt<D: Driver>: Clone {
+    /// The lease that it runs on.
+    fn leased(&self) -> &Leased<D>;
+
+    /// Ends it for good. [`Outcome::Failed`] when it is certain that nothing of it stays.
+    fn commit(&self) -> impl Future<Output = Result<(), Fault<D>>> + Send;
+
+    /// Undoes it, and waits until it is undone.
+    fn roll_back(&self) -> impl Future<Output = Result<(), Fault<D>>> + Send;
+}
+
+/// Runs `work` between `begin` and its commit, and again from the beginning when the server has undone it because others
+/// were in its way: up to `count` times, for no longer than the pool's `query_timeout`.
+///
+/// Whether others were in its way is told by what the server said of the statements, not by what `work` makes of it: so
+/// its error may be of any kind. Nothing is run again when it is not known whether it was committed.
+pub async fn run<D, A, T, E, B, F, W>(
+    pool: &Pool<D>,
+    count: u32,
+    begin: impl Fn() -> B,
+    mut work: F,
+    told: impl Fn(Fault<D>) -> E,
+) -> Result<T, E>
+where
+    D: Driver,
+    A: Attempt<D>,
+    B: Future<Output = Result<A, Fault<D>>>,
+    F: FnMut(A) -> W,
+    W: Future<Output = Result<T, E>>,
+{
+    let options = pool.options();
+    let mut retries = Retries::new(count, options.query_timeout, options.seed);
+    loop {
+        let attempt = begin().await.map_err(&told)?;
+        let (error, undone) = match work(attempt.clone()).await {
+            Ok(done) => match attempt.commit().await {
+                Ok(()) => return Ok(done),
+                Err(error) => {
+                    let undone = error.outcome() == Outcome::Failed
+                        && (attempt.leased().may_retry()
+                            || error.server().is_some_and(ServerError::is_retryable));
+                    (told(error), undone)
+                }
+            },
+            // It was never asked to be committed, and never is.
+            Err(error) => (error, attempt.leased().may_retry()),
+        };
+        // Its locks are gone before it is run again; when that cannot be had, they go with the connection.
+        let _ = attempt.roll_back().await;
+        drop(attempt);
+        let Some(wait) = undone.then(|| retries.next_wait()).flatten() else { return Err(error) };
+        pool.until(Instant::now() + wait, std::future::pending::<()>()).await;
+    }
+}
 
 /// How often a unit of work may be run again, and until when.
 #[derive(Debug)]
-pub struct Retries {
+struct Retries {
     left: u32,
     until: Instant,
     wait: Duration,
@@ -22,14 +83,14 @@ impl Retries {
     const LONGEST: Duration = Duration::from_millis(500);
 
     /// At most `count` times, and not after `limit` from now.
-    pub fn new(count: u32, limit: Duration, seed: Option<u64>) -> Self {
+    fn new(count: u32, limit: Duration, seed: Option<u64>) -> Self {
         let until = Instant::now() + limit;
         Self { left: count, until, wait: Self::FIRST, jitter: Jitter::new(seed, u64::from(count)) }
     }
 
     /// How long to wait before the next run; `None` when there is none. The first wait is 2 to 4 ms, and the longest
     /// 500 ms.
-    pub fn next_wait(&mut self) -> Option<Duration> {
+    fn next_wait(&mut self) -> Option<Duration> {
         let wait = self.wait.mul_f64(0.5 + 0.5 * self.jitter.fraction());
         if self.left == 0 || Instant::now() + wait >= self.until {
             return None;

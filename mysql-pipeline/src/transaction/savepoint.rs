@@ -15,9 +15,13 @@ use crate::client::{client, sealed::Sealed};
 use crate::error::{Error, Outcome};
 use crate::transaction::Transaction;
 
+/// What the names of savepoints begin with; a number follows. Those that are set by text may have any other name.
+const NAME: &str = "pipeline_savepoint_";
+
 /// A part of a transaction that can be undone alone; see [`Transaction::savepoint`].
 ///
-/// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent.
+/// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent, and
+/// with it whatever was asked of the transaction since it was set. Whether that succeeds, what follows tells.
 /// A deadlock (1213) inside of it undoes the whole transaction, as MySQL has it: then every further call says so.
 ///
 /// ```no_run
@@ -39,10 +43,10 @@ pub struct Savepoint<'a> {
 
 impl<'a> Savepoint<'a> {
     pub(super) async fn set(transaction: &'a Transaction) -> Result<Self, Error> {
-        let number = transaction.leased.next_savepoint();
+        let number = transaction.leased.savepoints.next();
         // Until it is known to be there, there is nothing to undo.
         let mut savepoint = Self { transaction, number, over: true };
-        savepoint.say(format!("SAVEPOINT s{number}")).await?;
+        savepoint.say(format!("SAVEPOINT {NAME}{number}")).await?;
         savepoint.over = false;
         Ok(savepoint)
     }
@@ -53,7 +57,8 @@ impl<'a> Savepoint<'a> {
     ///
     /// # Errors
     ///
-    /// What the server refuses: then it is rolled back.
+    /// What the server refuses: then it is rolled back. Deadlines and lost connections: then it is kept as long as the
+    /// transaction is.
     pub fn commit(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<'a> {
         // Whether or not the server hears of it: what is not undone is kept.
         self.over = true;
@@ -61,7 +66,7 @@ impl<'a> Savepoint<'a> {
     }
 
     async fn release(mut self) -> Result<(), Error> {
-        let released = self.say(format!("RELEASE SAVEPOINT s{}", self.number)).await;
+        let released = self.say(format!("RELEASE SAVEPOINT {NAME}{}", self.number)).await;
         if released.as_ref().is_err_and(|error| error.outcome() == Outcome::Failed) {
             self.over = false;
         }
@@ -77,6 +82,7 @@ impl<'a> Savepoint<'a> {
     pub async fn rollback(mut self) -> Result<(), Error> {
         self.say(back(self.number)).await?;
         self.over = true;
+        self.transaction.leased.undone_since(self.number);
         Ok(())
     }
 
@@ -101,13 +107,13 @@ impl<'a> Savepoint<'a> {
 
 /// What undoes everything since a savepoint; sent twice, it does no more than once.
 pub(crate) fn back(number: u32) -> String {
-    format!("ROLLBACK TO SAVEPOINT s{number}")
+    format!("ROLLBACK TO SAVEPOINT {NAME}{number}")
 }
 
 impl Drop for Savepoint<'_> {
     fn drop(&mut self) {
         if !self.over {
-            self.transaction.leased.undo_since(self.number);
+            self.transaction.leased.savepoints.undo_since(self.number);
         }
     }
 }

@@ -1,16 +1,15 @@
 //! How a transaction runs: isolation, access, and again when others were in its way.
 //!
-//! `mysql-pipeline`'s file of this name has the same face on purpose: what opens a transaction is each protocol's. How often
-//! and when one is run again is the engine's.
+//! `mysql-pipeline`'s file of this name has the same face on purpose: what opens a transaction is each protocol's. How
+//! often and when one is run again is the engine's.
 
 use std::panic::Location;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-use wire_pipeline::retry::Retries;
+use wire_pipeline::retry;
 
 use crate::caller::{Leased, Takes};
-use crate::error::{Error, Outcome};
+use crate::error::{Error, Fault};
 use crate::pool::Pool;
 use crate::transaction::{Transaction, Tx};
 
@@ -18,13 +17,14 @@ use crate::transaction::{Transaction, Tx};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// `READ UNCOMMITTED`.
+    /// `READ UNCOMMITTED`, which PostgreSQL takes for `READ COMMITTED`.
     ReadUncommitted,
-    /// `READ COMMITTED`.
+    /// `READ COMMITTED`: each statement sees what was committed before it.
     ReadCommitted,
-    /// `REPEATABLE READ`.
+    /// `REPEATABLE READ`: all of them see what was committed before the first; writing what others have changed
+    /// since is refused (`40001`).
     RepeatableRead,
-    /// `SERIALIZABLE`.
+    /// `SERIALIZABLE`: as if one ran after the other; what cannot be put in such an order is refused (`40001`).
     Serializable,
 }
 
@@ -74,7 +74,8 @@ impl<'a> TransactionBuilder<'a> {
         self
     }
 
-    /// How often [`run`](Self::run) may run the work again, beyond the first time. Default: 0.
+    /// How often [`run`](Self::run) may run the work again, beyond the first time; any number. Default: 0.
+    /// [`begin`](Self::begin) takes no notice of it.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
@@ -86,14 +87,15 @@ impl<'a> TransactionBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
+    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held: the message names the place in
+    /// the code that has held one for the longest.
     #[track_caller]
     pub fn begin(self) -> impl Future<Output = Result<Transaction, Error>> + Send + use<'a> {
         let place = Location::caller();
-        async move { self.begin_for(place).await }
+        async move { Ok(self.begin_for(place).await?) }
     }
 
-    async fn begin_for(&self, place: &'static Location<'static>) -> Result<Transaction, Error> {
+    async fn begin_for(&self, place: &'static Location<'static>) -> Result<Transaction, Fault> {
         let lease = self.pool.engine().lease_for(place).await?;
         let leased = Leased::new(lease, Takes::InTransaction);
         Ok(Transaction::begin(leased, Arc::clone(self.pool.knowledge()), &self.opening()))
@@ -115,13 +117,18 @@ impl<'a> TransactionBuilder<'a> {
         text
     }
 
-    /// Runs `work` in a transaction, and commits when it returns `Ok`; otherwise, and when the future is dropped or `work`
-    /// panics, the transaction is rolled back.
+    /// Runs `work` in a transaction, and commits when it returns `Ok`, behind every statement that it has asked for.
+    /// When it returns `Err` or panics, and when the future is dropped, the transaction is rolled back.
     ///
-    /// When the server undid it because others were in its way (a serialization failure (`40001`) or a deadlock (`40P01`)), `work` is run again from the beginning, up to
-    /// [`retries`](Self::retries) times, for no longer than the pool's `query_timeout`, after waits of 2 to 500 ms. So it
-    /// must not have effects beside the transaction that may not happen twice. It is not run again when it is not known
-    /// whether it was committed.
+    /// When the server refused a statement or COMMIT because others were in the way (a serialization failure, `40001`,
+    /// or a deadlock, `40P01`), `work` is run again from the beginning, up to [`retries`](Self::retries)
+    /// times, for no longer than the pool's `query_timeout` from the first run on, after waits of 2 to 500 ms that double
+    /// and are spread by chance. So it must not have effects beside the transaction that may not happen twice.
+    ///
+    /// What counts is what the server said, not what `work` makes of it: `E` may be any error that can be made from
+    /// [`Error`], and need not tell whether it is worth another run. Undone with its [`Savepoint`](crate::Savepoint), a
+    /// statement counts no more. Nothing is run again when it is not known whether it was committed, nor because a
+    /// connection was lost.
     ///
     /// `work` gets a handle of its own, so that it may borrow from its surroundings and the whole can be spawned:
     ///
@@ -137,12 +144,16 @@ impl<'a> TransactionBuilder<'a> {
     /// # }
     /// ```
     ///
+    /// Cancel safe until `work` has returned; dropped once COMMIT was sent, it is open whether the transaction was
+    /// committed. A handle that is kept beyond the work runs nothing any more.
+    ///
     /// # Errors
     ///
-    /// What `work` returns, and why the transaction could not begin or be committed
-    /// ([`outcome`](Error::outcome) tells whether it was).
+    /// What `work` returned the last time, and why the transaction could not begin (as [`begin`](Self::begin)) or be
+    /// committed (as [`Transaction::commit`]); [`Unknown`](crate::Outcome::Unknown) when it is not known whether it
+    /// was.
     #[track_caller]
-    pub fn run<T, E, F, W>(self, mut work: F) -> impl Future<Output = Result<T, E>>
+    pub fn run<T, E, F, W>(self, work: F) -> impl Future<Output = Result<T, E>>
     where
         E: From<Error>,
         F: FnMut(Tx) -> W,
@@ -150,26 +161,9 @@ impl<'a> TransactionBuilder<'a> {
     {
         let place = Location::caller();
         async move {
-            let options = self.pool.engine().options();
-            let mut retries = Retries::new(self.retries, options.query_timeout, options.seed);
-            loop {
-                let tx = Tx::new(self.begin_for(place).await?);
-                let (error, undone) = match work(tx.clone()).await {
-                    Ok(done) => match tx.finish().await {
-                        Ok(()) => return Ok(done),
-                        Err(error) => {
-                            let undone = error.outcome() == Outcome::Failed && tx.may_retry(Some(&error));
-                            (error.into(), undone)
-                        }
-                    },
-                    Err(error) => (error, tx.may_retry(None)),
-                };
-                // Its locks are gone before it is run again; when that cannot be had, they go with the connection.
-                let _ = tx.undo().await;
-                drop(tx);
-                let Some(wait) = undone.then(|| retries.next_wait()).flatten() else { return Err(error) };
-                self.pool.engine().until(Instant::now() + wait, std::future::pending::<()>()).await;
-            }
+            let begin = || async { Ok(Tx::new(self.begin_for(place).await?)) };
+            retry::run(self.pool.engine(), self.retries, begin, work, |fault| E::from(Error::from(fault)))
+                .await
         }
     }
 }

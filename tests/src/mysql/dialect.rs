@@ -209,6 +209,8 @@ pub const SCHEME: &str = "mysql";
 pub const ISOLATION: &str = "SELECT isolation_level FROM performance_schema.events_transactions_current \
                              JOIN performance_schema.threads USING (thread_id) \
                              WHERE processlist_id = CONNECTION_ID() AND state = 'ACTIVE'";
+/// The isolation that the connection's transactions have unless they say otherwise.
+pub const USUAL_ISOLATION: &str = "SELECT REPLACE(@@transaction_isolation, '-', ' ')";
 /// SQLSTATE of a write in a transaction that only reads.
 pub const READ_ONLY: &str = "25006";
 

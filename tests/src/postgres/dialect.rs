@@ -190,6 +190,8 @@ pub const SCHEME: &str = "postgres";
 
 /// The isolation of the transaction that it is part of, which has read something before.
 pub const ISOLATION: &str = "SELECT current_setting('transaction_isolation')";
+/// The isolation that the connection's transactions have unless they say otherwise.
+pub const USUAL_ISOLATION: &str = "SELECT current_setting('default_transaction_isolation')";
 /// SQLSTATE of a write in a transaction that only reads.
 pub const READ_ONLY: &str = "25006";
 

@@ -337,5 +337,13 @@ async fn whoever_holds_a_lease_is_named_by_the_place_in_the_code_that_took_it() 
     });
     let seen = work.await.expect("done");
     assert!(seen.starts_with(&place(line)), "{seen} is not {}", place(line));
+
+    all_shared(&pool).await;
+    let slept = sleep(0.2);
+    let line = line!() + 1;
+    let script = pool.batch_execute(&slept);
+    let named = eventually("it is named", || async { held().starts_with(&place(line)) });
+    let (done, ()) = tokio::join!(script, named);
+    done.expect("a script");
     pool.close().await;
 }

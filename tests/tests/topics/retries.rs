@@ -1,4 +1,4 @@
-//! Work in a transaction that is run again when others were in its way, and how a transaction runs.
+//! Work in a transaction that is run again when others were in its way, and only then.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,13 +8,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use integration_tests::eventually;
+use integration_tests::proxy::{Faults, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 
-use super::side::dialect::{ISOLATION, READ_ONLY};
 use super::side::{
-    Client, Error, ErrorKind, Isolation, Outcome, Pool, Tx, drop_table, number, pool, sql, table, terminate,
+    Client, Error, ErrorKind, Isolation, Outcome, Pool, Tx, address, all_shared, config, drop_table, number,
+    pool, sql, table, terminate,
 };
 use super::transactions::{COLUMNS, NOTHING, insert, values};
 
@@ -50,6 +51,38 @@ async fn the_victim_of_a_deadlock_runs_again_and_both_are_done() {
     assert_eq!(runs.load(Ordering::Relaxed), 2 + attempts);
     let rows: Vec<(i32,)> = pool.query(format!("SELECT n FROM {table} ORDER BY id"), ()).await.expect("rows");
     assert_eq!(rows, [(2,), (2,)], "each of them once");
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+/// Each counts what is there and adds what follows; only one after the other do they count right.
+#[tokio::test]
+async fn work_that_cannot_be_put_in_an_order_runs_again() {
+    let pool = pool().await;
+    let table = table(&pool, "serial", COLUMNS).await;
+    let (count, insert) = (format!("SELECT count(*) FROM {table}"), insert(&table));
+    let (met, runs) = (Barrier::new(2), AtomicU32::new(0));
+    let work = || {
+        let (met, runs, count, insert) = (&met, &runs, &count, &insert);
+        let attempt = AtomicU32::new(0);
+        pool.transaction().isolation(Isolation::Serializable).retries(5).run(move |tx| {
+            let attempt = attempt.fetch_add(1, Ordering::Relaxed);
+            async move {
+                runs.fetch_add(1, Ordering::Relaxed);
+                let (count,): (i64,) = tx.query_one(count, ()).await?;
+                if attempt == 0 {
+                    met.wait().await;
+                }
+                tx.execute(insert, (i32::try_from(count).expect("a few") + 1,)).await?;
+                Ok::<_, Error>(attempt)
+            }
+        })
+    };
+    let (one, other) = tokio::join!(work(), work());
+    let attempts = one.expect("done") + other.expect("done");
+    assert!(attempts >= 1, "one of them was refused");
+    assert_eq!(runs.load(Ordering::Relaxed), 2 + attempts);
+    assert_eq!(values(&pool, &table).await, [1, 2]);
     drop_table(&pool, &table).await;
     pool.close().await;
 }
@@ -164,6 +197,37 @@ async fn work_of_unknown_outcome_is_not_run_again() {
 }
 
 #[tokio::test]
+async fn work_whose_commit_was_not_answered_is_not_run_again() {
+    let other = pool().await;
+    let table = table(&other, "unanswered", COLUMNS).await;
+    let insert = insert(&table);
+    let proxy = Proxy::start(address().await, Faults::NONE).await;
+    let config = config().await.hosts([("127.0.0.1", proxy.port())]);
+    let pool = Pool::builder(config).connect().await.expect("a pool");
+    all_shared(&pool).await;
+    let runs = AtomicU32::new(0);
+    let error = pool
+        .transaction()
+        .retries(5)
+        .run(async |tx| {
+            let run = runs.fetch_add(1, Ordering::Relaxed);
+            tx.execute(&insert, (i32::try_from(run).expect("a few"),)).await?;
+            // What is asked next is COMMIT.
+            proxy.lose_next_answer();
+            Ok::<_, Error>(())
+        })
+        .await
+        .expect_err("nobody knows");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Io, Outcome::Unknown), "{error}");
+    assert!(!error.is_retryable(), "{error}");
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    assert_eq!(values(&other, &table).await, [0], "it was committed, once");
+    pool.close().await;
+    drop_table(&other, &table).await;
+    other.close().await;
+}
+
+#[tokio::test]
 async fn dropped_or_panicking_work_is_rolled_back() {
     let pool = pool().await;
     let table = table(&pool, "dropped_work", COLUMNS).await;
@@ -193,64 +257,78 @@ async fn dropped_or_panicking_work_is_rolled_back() {
     pool.close().await;
 }
 
-#[tokio::test]
-async fn isolation_and_access_hold_for_one_transaction() {
-    let pool = pool().await;
-    let table = table(&pool, "isolation", COLUMNS).await;
-    let read = format!("SELECT count(*) FROM {table}");
-    let seen = async |tx: &Tx| -> Result<String, Error> {
-        tx.query_one::<(i64,)>(&read, ()).await?;
-        let (isolation,): (String,) = tx.query_one(ISOLATION, ()).await?;
-        Ok(isolation.to_uppercase())
-    };
-    let usual = pool.transaction().run(async |tx| seen(&tx).await).await.expect("done");
-    for (isolation, name) in [
-        (Isolation::ReadCommitted, "READ COMMITTED"),
-        (Isolation::RepeatableRead, "REPEATABLE READ"),
-        (Isolation::Serializable, "SERIALIZABLE"),
-    ] {
-        let work = pool.transaction().isolation(isolation).run(async |tx| seen(&tx).await);
-        assert_eq!(work.await.expect("done"), name);
-        // Whichever connection was used, the next transaction on it is as usual; six of them are all that are leased.
-        for _ in 0..8 {
-            let work = pool.transaction().run(async |tx| seen(&tx).await);
-            assert_eq!(work.await.expect("done"), usual);
-        }
-    }
-    let insert = insert(&table);
-    let tx =
-        pool.transaction().read_only().isolation(Isolation::Serializable).begin().await.expect("a lease");
-    let error = tx.execute(&insert, (1,)).await.expect_err("it only reads");
-    assert_eq!(error.sqlstate(), Some(READ_ONLY), "{error}");
-    drop(tx);
-    for n in 0..8 {
-        let tx = pool.begin().await.expect("a lease");
-        tx.execute(&insert, (n,)).await.expect("a write");
-        tx.commit().await.expect("committed");
-    }
-    drop_table(&pool, &table).await;
-    pool.close().await;
-}
-
 /// A handle that outlives its work is of no use, and harms nothing.
 #[tokio::test]
 async fn a_handle_kept_beyond_the_work_runs_nothing() {
     let pool = pool().await;
     let table = table(&pool, "kept", COLUMNS).await;
     let insert = insert(&table);
-    let kept = pool
-        .transaction()
-        .run(async |tx| {
-            tx.execute(&insert, (1,)).await?;
-            Ok::<_, Error>(tx)
-        })
-        .await
-        .expect("done");
-    let error = kept.execute(&insert, (2,)).await.expect_err("it is over");
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent));
-    drop(kept);
-    eventually("all leases are back", || async { pool.stats().leased == 0 }).await;
+    for (sends, ends) in [(true, true), (false, true), (true, false), (false, false)] {
+        let mut kept = None;
+        let result = pool
+            .transaction()
+            .run(|tx| {
+                kept = Some(tx.clone());
+                let insert = &insert;
+                async move {
+                    if sends {
+                        tx.execute(insert, (i32::from(ends),)).await?;
+                    }
+                    if ends { Ok(()) } else { Err(Refusal::NotEnough(0)) }
+                }
+            })
+            .await;
+        assert_eq!(result.is_ok(), ends);
+        let kept = kept.expect("a handle");
+        let error = kept.execute(&insert, (2,)).await.expect_err("it is over");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent));
+        drop(kept);
+        eventually("all leases are back", || async { pool.stats().leased == 0 }).await;
+    }
     assert_eq!(values(&pool, &table).await, [1]);
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+/// Whoever still writes while the work's end is on its way is told OK for what is committed, and for nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_handle_is_told_while_the_work_ends_is_true() {
+    let pool = pool().await;
+    let table = table(&pool, "meanwhile", COLUMNS).await;
+    let insert = insert(&table);
+    let mut told = Vec::new();
+    for round in 0..20 {
+        let mut writer = None;
+        pool.transaction()
+            .run(|tx| {
+                let (other, insert) = (tx.clone(), insert.clone());
+                let (says, begun) = tokio::sync::oneshot::channel();
+                writer = Some(tokio::spawn(async move {
+                    let (mut told, mut says) = (Vec::new(), Some(says));
+                    for n in round * 1_000.. {
+                        match other.execute(&insert, (n,)).await {
+                            Ok(_) => {
+                                told.push(n);
+                                says.take().map(|says| says.send(()));
+                            }
+                            Err(error) => return (told, error),
+                        }
+                    }
+                    unreachable!("the transaction is over before that");
+                }));
+                async move {
+                    begun.await.expect("it has begun to write");
+                    Ok::<_, Error>(())
+                }
+            })
+            .await
+            .expect("committed");
+        let (numbers, error) = writer.expect("a writer").await.expect("no panic");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent), "{error}");
+        told.extend(numbers);
+    }
+    assert_eq!(values(&pool, &table).await, told);
+    assert!(told.len() >= 20, "each of them wrote: {told:?}");
     drop_table(&pool, &table).await;
     pool.close().await;
 }
@@ -262,21 +340,47 @@ struct App {
 }
 
 /// A handler: its future must be `Send`, and its work borrows from it.
-async fn add_two(State(app): State<App>) -> Result<String, StatusCode> {
+async fn by_closure(State(app): State<App>) -> Result<String, StatusCode> {
     let numbers = [10, 20];
     let (insert, numbers) = (&app.insert, &numbers[..]);
-    let added = app
-        .pool
-        .transaction()
-        .retries(2)
-        .run(|tx| async move {
+    let work = app.pool.transaction().retries(2).run(|tx| async move {
+        let mut added = 0;
+        for number in numbers {
+            added += add(&*tx, insert, *number).await?;
+        }
+        Ok::<_, Error>(added)
+    });
+    answer(work.await)
+}
+
+/// The same with an asynchronous closure, and with one inside of it, for a part of the work.
+async fn by_nested_closures(State(app): State<App>) -> Result<String, StatusCode> {
+    let numbers = vec![30, 40];
+    let work = app.pool.transaction().retries(2).run(async |tx| {
+        let part = tx.savepoint().await?;
+        let add_all = async |numbers: &[i32]| {
             let mut added = 0;
             for number in numbers {
-                added += add(&*tx, insert, *number).await?;
+                added += add(&part, &app.insert, *number).await?;
             }
             Ok::<_, Error>(added)
-        })
-        .await;
+        };
+        let added = add_all(&numbers).await?;
+        part.commit().await?;
+        Ok::<_, Error>(added)
+    });
+    answer(work.await)
+}
+
+/// The same with a function, which takes nothing but the handle.
+async fn by_function(State(app): State<App>) -> Result<String, StatusCode> {
+    async fn one(tx: Tx) -> Result<u64, Error> {
+        Ok(tx.query::<(i32,)>("SELECT 1", ()).await?.len() as u64)
+    }
+    answer(app.pool.transaction().retries(2).run(one).await)
+}
+
+fn answer(added: Result<u64, Error>) -> Result<String, StatusCode> {
     added.map(|added| added.to_string()).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
 
@@ -285,21 +389,31 @@ async fn add(client: &impl Client, insert: &str, number: i32) -> Result<u64, Err
 }
 
 #[tokio::test]
-async fn a_handler_of_axum_runs_work_that_borrows_from_it() {
+async fn handlers_of_axum_run_work_that_borrows_from_them() {
     let pool = pool().await;
     let table = table(&pool, "handler", COLUMNS).await;
     let app = App { pool: pool.clone(), insert: insert(&table) };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
-    let service = Router::new().route("/", get(add_two)).with_state(app);
+    let service = Router::new()
+        .route("/closure", get(by_closure))
+        .route("/nested", get(by_nested_closures))
+        .route("/function", get(by_function))
+        .with_state(app);
     let serving = tokio::spawn(async move { axum::serve(listener, service).await });
-    let mut stream = TcpStream::connect(address).await.expect("it listens");
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").await.expect("asked");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("answered");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n2"), "{answer}");
+    for (path, added) in [("/closure", 2), ("/nested", 2), ("/function", 1)] {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("answered");
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.ends_with(&format!("\r\n\r\n{added}")),
+            "{path}: {answer}"
+        );
+    }
     serving.abort();
-    assert_eq!(values(&pool, &table).await, [10, 20]);
+    assert_eq!(values(&pool, &table).await, [10, 20, 30, 40]);
     drop_table(&pool, &table).await;
     pool.close().await;
 }

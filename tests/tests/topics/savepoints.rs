@@ -2,7 +2,7 @@
 
 use integration_tests::poll_then_drop;
 
-use super::side::{Client, Error, Pool, Transaction, drop_table, pool, table};
+use super::side::{Client, Error, Pool, Transaction, drop_table, pool, sql, table};
 use super::transactions::{COLUMNS, NOTHING, insert, values};
 
 async fn begin(pool: &Pool, topic: &str) -> (Transaction, String, String) {
@@ -108,6 +108,51 @@ async fn parts_dropped_half_way_are_undone() {
         poll_then_drop(part.commit(), polls).await;
     }
     end(pool, tx, &table, &[0, 10, 11, 12, 13, 14, 15]).await;
+}
+
+/// What was sent before a part was dropped came since it was set, whoever's call it was; what is sent afterwards stays.
+#[tokio::test]
+async fn a_part_dropped_between_pipelined_statements_is_undone_between_them() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "between").await;
+    let mut expected = Vec::new();
+    for round in 0..10 {
+        let n = |i: i32| round * 10 + i;
+        let part = tx.savepoint().await.expect("a savepoint");
+        let mut before = Box::pin(async {
+            tokio::join!(
+                part.execute(&insert, (n(0),)),
+                tx.execute(&insert, (n(1),)),
+                part.execute(&insert, (n(2),))
+            )
+        });
+        assert!(poll_then_drop(&mut before, 1).await.is_none(), "on their way");
+        drop(before);
+        drop(part);
+        tokio::try_join!(
+            tx.execute(&insert, (n(3),)),
+            tx.execute(sql(format!("INSERT INTO {table} (n) VALUES ($1) /* {round} */")), (n(4),)),
+            tx.execute(&insert, (n(5),)),
+        )
+        .expect("all run");
+        expected.extend([n(3), n(4), n(5)]);
+    }
+    end(pool, tx, &table, &expected).await;
+}
+
+#[tokio::test]
+async fn savepoints_by_text_do_not_get_in_the_way() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "by_text").await;
+    let part = tx.savepoint().await.expect("a savepoint");
+    part.execute(&insert, (1,)).await.expect("a write");
+    for name in ["s", "s1", "savepoint_1"] {
+        part.execute(format!("SAVEPOINT {name}"), ()).await.expect("set by text");
+    }
+    part.execute(&insert, (2,)).await.expect("a write");
+    part.rollback().await.expect("undone");
+    tx.execute(&insert, (3,)).await.expect("a write");
+    end(pool, tx, &table, &[3]).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use integration_tests::eventually;
 
 use super::side::{
-    DatabaseError, Error, ErrorKind, Outcome, Pool, Transaction, count, drop_table, pool, table,
+    DatabaseError, Error, ErrorKind, Outcome, Pool, Transaction, config, count, drop_table, pool, table,
 };
 
 /// Makes `victim`, which has locked row 1 and much else, and another transaction wait for each other; the server ends
@@ -74,6 +74,76 @@ async fn after_a_deadlock_nothing_commits_by_itself() {
         let (sum,): (i64,) = pool.query_one(format!("SELECT SUM(m) FROM {table}"), ()).await.expect("a sum");
         assert_eq!(sum, 0, "{end}");
     }
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_deadlock_in_a_part_undoes_the_whole_and_everything_says_so() {
+    let pool = pool().await;
+    let table = table(&pool, "part", "n INT PRIMARY KEY, m INT").await;
+    for n in 1..=20 {
+        pool.execute(format!("INSERT INTO {table} VALUES (?, 0)"), (n,)).await.expect("inserted");
+    }
+    let victim = pool.begin().await.expect("a lease");
+    victim.execute(format!("INSERT INTO {table} VALUES (50, 0)"), ()).await.expect("before the part");
+    let part = victim.savepoint().await.expect("a savepoint");
+    let results = collide(&pool, &table, &victim).await;
+    let deadlock = results[0].as_ref().expect_err("a deadlock");
+    assert_eq!(deadlock.as_database().map(DatabaseError::number), Some(1213), "{deadlock}");
+    let inner = part.savepoint().await.map(drop).expect_err("it is undone");
+    drop(inner);
+    for error in [
+        part.execute(format!("DELETE FROM {table}"), ()).await.expect_err("it is undone"),
+        part.rollback().await.expect_err("the whole is undone"),
+        victim.execute(format!("DELETE FROM {table}"), ()).await.expect_err("it is undone"),
+        victim.commit().await.expect_err("nothing to commit"),
+    ] {
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed), "{error}");
+        assert!(
+            error.is_retryable() && error.to_string().contains("rolled this transaction back"),
+            "{error}"
+        );
+    }
+    assert_eq!(count(&pool, &table).await, 20);
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn work_that_could_not_have_a_lock_in_time_runs_again() {
+    let impatient = config().await.setup(["SET innodb_lock_wait_timeout = 1"]);
+    let pool = Pool::builder(impatient).connect().await.expect("a pool");
+    let table = table(&pool, "impatient", "n INT PRIMARY KEY, m INT").await;
+    for n in [1, 2] {
+        pool.execute(format!("INSERT INTO {table} VALUES (?, 0)"), (n,)).await.expect("inserted");
+    }
+    let update = format!("UPDATE {table} SET m = m + 1 WHERE n = ?");
+    let holder = pool.begin().await.expect("a lease");
+    holder.execute(&update, (2,)).await.expect("locked");
+    let mut holder = Some(holder);
+    let mut runs = 0;
+    pool.transaction()
+        .retries(1)
+        .run(|tx| {
+            runs += 1;
+            // The first run waits in vain.
+            let release = if runs == 2 { holder.take() } else { None };
+            let update = &update;
+            async move {
+                if let Some(holder) = release {
+                    holder.rollback().await?;
+                }
+                tx.execute(update, (1,)).await?;
+                tx.execute(update, (2,)).await?;
+                Ok::<_, Error>(())
+            }
+        })
+        .await
+        .expect("done");
+    assert_eq!(runs, 2);
+    let rows: Vec<(i32,)> = pool.query(format!("SELECT m FROM {table}"), ()).await.expect("rows");
+    assert_eq!(rows, [(1,), (1,)], "the first run was undone as a whole");
     drop_table(&pool, &table).await;
     pool.close().await;
 }

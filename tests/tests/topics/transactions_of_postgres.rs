@@ -2,10 +2,13 @@
 //! constraints may be deferred, and two serializable ones may be refused. What ends a transaction in the middle of a
 //! script is found out afterwards; MySQL's driver reads scripts before it sends them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use integration_tests::eventually;
 
 use super::side::{
-    Error, ErrorKind, Outcome, Pool, Statement, Transaction, all_shared, drop_table, pool, table, writes,
+    Error, ErrorKind, Isolation, Outcome, Pool, Statement, Transaction, all_shared, drop_table, pool, table,
+    writes,
 };
 use super::transactions::{COLUMNS, NOTHING, insert, values};
 
@@ -163,6 +166,57 @@ async fn a_serialization_failure_is_retryable() {
         pool.query_one("SELECT current_setting('transaction_isolation')", ()).await.expect("a setting");
     assert_eq!(level, "read committed");
     drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+/// What a part has undone is no reason to run the whole again; what fails the whole is.
+#[tokio::test]
+async fn a_failure_that_was_undone_with_its_part_does_not_make_the_work_run_again() {
+    const RAISE: &str = "DO $$ BEGIN RAISE EXCEPTION 'others' USING ERRCODE = '40001'; END $$";
+    let pool = pool().await;
+    for (undone, expected) in [("by word", 1), ("dropped", 1), ("not at all", 3)] {
+        let runs = AtomicU32::new(0);
+        let error = pool
+            .transaction()
+            .retries(2)
+            .run(async |tx| {
+                runs.fetch_add(1, Ordering::Relaxed);
+                let part = tx.savepoint().await?;
+                part.execute(RAISE, ()).await.expect_err("raised");
+                match undone {
+                    "by word" => part.rollback().await?,
+                    "dropped" => drop(part),
+                    _ => return tx.execute("SELECT 1", ()).await,
+                }
+                tx.execute("SELECT 1", ()).await?;
+                tx.execute("SELECT 1 / 0", ()).await
+            })
+            .await
+            .expect_err("it fails in the end");
+        assert_eq!(runs.load(Ordering::Relaxed), expected, "{undone}: {error}");
+    }
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_deferrable_transaction_is_opened_as_such() {
+    let pool = pool().await;
+    let builder = pool.transaction().isolation(Isolation::Serializable).read_only().deferrable();
+    for (tx, expected) in [
+        (builder.begin().await.expect("a lease"), ["serializable", "on", "on"]),
+        (pool.begin().await.expect("a lease"), ["read committed", "off", "off"]),
+    ] {
+        let settings: (String, String, String) = tx
+            .query_one(
+                "SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only'), \
+                 current_setting('transaction_deferrable')",
+                (),
+            )
+            .await
+            .expect("settings");
+        assert_eq!([settings.0, settings.1, settings.2], expected);
+        tx.commit().await.expect("committed");
+    }
     pool.close().await;
 }
 

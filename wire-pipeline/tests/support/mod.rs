@@ -57,7 +57,7 @@ impl std::error::Error for Complaint {}
 
 impl ServerError for Complaint {
     fn is_retryable(&self) -> bool {
-        false
+        self.0 == IN_THE_WAY
     }
 
     fn is_read_only(&self) -> bool {
@@ -66,6 +66,8 @@ impl ServerError for Complaint {
 }
 
 const READ_ONLY: &str = "no writes";
+/// What is said against work that may succeed when it is run again.
+pub const IN_THE_WAY: &str = "others were in the way";
 
 const FAIL: u8 = 1;
 const OPEN: u8 = 2;
