@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::Random;
@@ -20,6 +21,9 @@ use crate::Random;
 pub struct Proxy {
     port: u16,
     state: Arc<State>,
+    /// Whether it shall listen, and whether it does.
+    wanted: watch::Sender<bool>,
+    listens: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }
 
@@ -70,15 +74,42 @@ impl Proxy {
             connections: AtomicU64::new(0),
         });
         let shared = Arc::clone(&state);
+        let (wanted, mut wants) = watch::channel(true);
+        let (tells, listens) = watch::channel(true);
         let task = tokio::spawn(async move {
-            // Dropped with this task, and everything in it with it.
-            let mut connections = JoinSet::new();
-            while let Ok((client, _)) = listener.accept().await {
-                while connections.try_join_next().is_some() {}
-                connections.spawn(connection(Arc::clone(&shared), client, target));
+            let mut listener = Some(listener);
+            loop {
+                let open = match listener.take() {
+                    Some(open) => open,
+                    None => TcpListener::bind(("127.0.0.1", port)).await.expect("the same port"),
+                };
+                tells.send_replace(true);
+                tokio::select! {
+                    () = pass_on(&shared, open, target) => {}
+                    _ = wants.wait_for(|wanted| !*wanted) => {}
+                }
+                tells.send_replace(false);
+                if wants.wait_for(|wanted| *wanted).await.is_err() {
+                    return;
+                }
             }
         });
-        Self { port, state, task }
+        Self { port, state, wanted, listens, task }
+    }
+
+    /// Closes the port and every connection; returns when connecting is refused.
+    pub async fn close(&self) {
+        self.listen(false).await;
+    }
+
+    /// Opens the port again; returns when it is open.
+    pub async fn open(&self) {
+        self.listen(true).await;
+    }
+
+    async fn listen(&self, wanted: bool) {
+        self.wanted.send_replace(wanted);
+        self.listens.clone().wait_for(|listens| *listens == wanted).await.expect("the proxy runs");
     }
 
     /// Where it listens.
@@ -89,6 +120,11 @@ impl Proxy {
     /// Connections cut so far.
     pub fn cuts(&self) -> u64 {
         self.state.cuts.load(Ordering::Relaxed)
+    }
+
+    /// Connections taken so far.
+    pub fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::Relaxed)
     }
 
     /// Cuts the connection on which the server answers next, and nothing of that answer comes through.
@@ -105,6 +141,15 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Takes connections until it is dropped, and they with it.
+async fn pass_on(state: &Arc<State>, listener: TcpListener, target: SocketAddr) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        connections.spawn(connection(Arc::clone(state), client, target));
     }
 }
 

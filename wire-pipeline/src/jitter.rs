@@ -28,7 +28,7 @@ impl Jitter {
     }
 }
 
-/// Waits that double from 50 ms to 1 s, each shortened by up to a quarter so that many clients spread out.
+/// Waits that double from 50 ms to 750 ms, each shortened by up to a quarter so that many clients spread out.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     jitter: Jitter,
@@ -37,8 +37,8 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
-    /// A server that restarts is found within this; eight pipes knock ten times a second.
-    const LONGEST: Duration = Duration::from_secs(1);
+    /// A server that is back is found within this; together with the handshake it serves within a second.
+    const LONGEST: Duration = Duration::from_millis(750);
 
     pub(crate) fn new(jitter: Jitter) -> Self {
         Self { jitter, failures: 0 }
