@@ -1,8 +1,8 @@
 //! Connections that end for a reason of the server's or of time's: noticed before a statement is wasted on them, made
 //! again without a storm, and replaced without anybody noticing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use integration_tests::proxy::Faults;
@@ -82,11 +82,11 @@ impl Askers {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_server_is_away_one_connection_knocks_and_all_are_back_within_a_second() {
     let (proxy, config) = through_proxy(&own_name("away"), Faults::NONE).await;
-    let asked = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::new(Mutex::new(Vec::new()));
     let config = config.transport({
         let asked = Arc::clone(&asked);
         move |host, port| {
-            asked.fetch_add(1, Ordering::SeqCst);
+            asked.lock().expect("unpoisoned").push(Instant::now());
             TcpStream::connect((host, port))
         }
     });
@@ -98,10 +98,14 @@ async fn while_the_server_is_away_one_connection_knocks_and_all_are_back_within_
         pool.stats().pipes.iter().all(|pipe| pipe.state == PipeState::Connecting)
     })
     .await;
-    let (asked_before, began) = (asked.load(Ordering::SeqCst), Instant::now());
+    let began = Instant::now();
+    let since = |from: Instant| {
+        let asked = asked.lock().expect("unpoisoned");
+        asked.iter().copied().filter(|at| *at >= from).collect::<Vec<_>>()
+    };
     // The outage itself, for as long as back-off takes to reach its longest wait and stay there.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let knocks = asked.load(Ordering::SeqCst) - asked_before;
+    let knocks = since(began).len();
     let rate = knocks as f64 / began.elapsed().as_secs_f64();
     let answered = askers.answers();
     proxy.open().await;
@@ -110,9 +114,14 @@ async fn while_the_server_is_away_one_connection_knocks_and_all_are_back_within_
     let first = back.elapsed();
     all_shared(&pool).await;
     let all = back.elapsed();
-    println!("knocks: {knocks} ({rate:.1} a second); back after {first:?}, all connections after {all:?}");
+    let knocked = *since(back).first().expect("it came back") - back;
+    println!(
+        "knocks: {knocks} ({rate:.1} a second); the next after {knocked:?}, served after {first:?}, all connections \
+         after {all:?}"
+    );
     assert!(knocks >= 3 && rate < 4.0, "{knocks}");
-    assert!(first < Duration::from_secs(1), "{first:?}");
+    // What logging in takes on a busy machine comes on top.
+    assert!(knocked < Duration::from_secs(1) && first < Duration::from_secs(2), "{knocked:?}, {first:?}");
     eventually("the others are served too", || async { askers.answers() > answered + 50 }).await;
     askers.stop().await;
     pool.close().await;
