@@ -40,7 +40,12 @@ pub async fn connections(other: &Pool, name: &str) -> i64 {
     shown(other, name, "TRUE").await
 }
 
-/// How many of them run a statement.
+/// How many of them are in the middle of [`dialect::sleep`]: nothing of it is only being prepared.
+pub async fn asleep(other: &Pool, name: &str) -> i64 {
+    shown(other, name, "state = 'User sleep'").await
+}
+
+/// How many of them run a statement, or prepare one.
 pub async fn active(other: &Pool, name: &str) -> i64 {
     shown(other, name, "command IN ('Query', 'Execute')").await
 }

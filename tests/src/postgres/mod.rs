@@ -31,7 +31,14 @@ pub async fn connections(other: &Pool, name: &str) -> i64 {
     in_state(other, name, "%").await
 }
 
-/// How many of them run a statement.
+/// How many of them are in the middle of [`dialect::sleep`]: nothing of it is only being prepared.
+pub async fn asleep(other: &Pool, name: &str) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'";
+    let (count,): (i64,) = other.query_one(sql, (name,)).await.expect("a count");
+    count
+}
+
+/// How many of them run a statement, or prepare one.
 pub async fn active(other: &Pool, name: &str) -> i64 {
     in_state(other, name, "active").await
 }

@@ -7,7 +7,7 @@ use integration_tests::{eventually, own_name, poll_then_drop};
 use super::side::deadpool::{Manager, Pool as CheckoutPool};
 use super::side::dialect::{ECHO, LAST_WORDS, REMEMBERED, SCHEME, lock, remember, sleep};
 use super::side::{
-    Connection, ErrorKind, Outcome, Pool, Row, active, connections, named_config, number, pool, sql,
+    Connection, ErrorKind, Outcome, Pool, Row, asleep, connections, named_config, number, pool, sql,
     terminate,
 };
 
@@ -67,7 +67,7 @@ async fn close_and_drop_leave_nothing_on_the_server() {
                 "under way" => {
                     tokio::select! {
                         _ = connection.execute(sleep(0.3), ()) => panic!("dropped before it is awake"),
-                        () = eventually("it sleeps", || async { active(&other, &name).await == 1 }) => {}
+                        () = eventually("it sleeps", || async { asleep(&other, &name).await == 1 }) => {}
                     }
                 }
                 _ => {}
@@ -96,7 +96,7 @@ async fn a_lost_connection_stays_lost_and_says_so() {
     let connection = connect(&name).await;
     let own = number(&connection).await;
     let (asleep, ()) = tokio::join!(connection.query::<Row>(sleep(60.0), ()), async {
-        eventually("it sleeps", || async { active(&other, &name).await == 1 }).await;
+        eventually("it sleeps", || async { asleep(&other, &name).await == 1 }).await;
         terminate(&other, own).await;
     });
     let error = asleep.expect_err("terminated");

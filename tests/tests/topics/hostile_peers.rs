@@ -371,7 +371,7 @@ async fn a_server_that_does_not_read_times_out_while_sending() {
     let pool = pool_of_one(&peer);
     // More than the sockets' buffers hold.
     let large = vec![7_u8; 32 << 20];
-    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(500)));
+    let view = pool.with(CallOptions::new().timeout(Duration::from_secs(1)));
     let error = view.execute(sql("INSERT $1"), (&large,)).await.expect_err("nobody reads it");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Send)));
     assert_eq!(error.outcome(), Outcome::Unknown);
@@ -476,7 +476,7 @@ pub(super) async fn odd_when_asked_for_a_cold_statement(freezes: bool) -> Peer {
 async fn a_gigantic_row_that_is_only_announced_takes_no_memory_and_ends_at_the_deadline() {
     let peer = answers_with(announced_row()).await;
     let pool = pool_of_one(&peer);
-    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(300)));
+    let view = pool.with(CallOptions::new().timeout(Duration::from_secs(1)));
     let error = view.query_one::<(i32,)>("SELECT 7", ()).await.expect_err("it never comes");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Answer)));
     assert!(pool.stats().answer_bytes < 1_000);

@@ -7,7 +7,7 @@ use integration_tests::{eventually, own_name, poll_then_drop};
 
 use super::side::dialect::{ECHO_LONG, EXP, NO_SUCH_TABLE, REMEMBERED, lock, remember, sleep};
 use super::side::{
-    Error, ErrorKind, Outcome, Phase, PipeState, Pool, Row, Session, active, all_shared, config, connections,
+    Error, ErrorKind, Outcome, Phase, PipeState, Pool, Row, Session, all_shared, asleep, config, connections,
     in_transaction, is_free, loopback, named_pool, number, pool, pool_of, sql,
 };
 
@@ -264,7 +264,7 @@ async fn what_a_session_held_is_free_when_it_is_dropped() {
             "under way" => {
                 tokio::select! {
                     _ = session.execute(sleep(0.3), ()) => panic!("dropped before it is awake"),
-                    () = eventually("it sleeps", || async { active(&other, &name).await == 1 }) => {}
+                    () = eventually("it sleeps", || async { asleep(&other, &name).await == 1 }) => {}
                 }
             }
             _ => {}

@@ -8,7 +8,7 @@ use integration_tests::{eventually, own_name};
 
 use super::side::dialect::{LAST_WORDS, sleep, upsert};
 use super::side::{
-    Error, ErrorKind, Outcome, Pool, Statement, active, connections, count, drop_table, named_pool, number,
+    Error, ErrorKind, Outcome, Pool, Statement, asleep, connections, count, drop_table, named_pool, number,
     pool, shared_pipes, sql, table, terminate, terminate_active, terminate_all,
 };
 
@@ -103,7 +103,7 @@ async fn what_was_never_sent_succeeds_elsewhere() {
     assert_eq!(spawn_query(&pool, "SELECT 2").await.expect("no panic").expect("known from here on"), 2);
     // Every pipe is busy; what comes behind waits unsent.
     let busy: Vec<_> = (0..8).map(|_| spawn_query(&pool, &sleep(60.0))).collect();
-    eventually("the sleepers are out", || async { active(&other, &name).await == 8 }).await;
+    eventually("the sleepers are out", || async { asleep(&other, &name).await == 8 }).await;
     let waiting: Vec<_> = (0..100).map(|_| spawn_query(&pool, "SELECT 2")).collect();
     eventually("they wait", || async { pool.stats().in_flight() >= 108 }).await;
     let began = Instant::now();

@@ -15,7 +15,7 @@ use super::side::dialect::{
 };
 use super::side::peer::{answer, garbage};
 use super::side::{
-    CallOptions, Config, Connection, Error, Pool, Row, active, all_shared, cancel_all, config, drop_table,
+    CallOptions, Config, Connection, Error, Pool, Row, all_shared, asleep, cancel_all, config, drop_table,
     loopback, named_config, named_pool, number, pool, pool_of, sql, table, terminate, terminate_all,
     through_proxy,
 };
@@ -249,7 +249,7 @@ async fn lost(situation: &str) -> Vec<Error> {
     let pool = named_pool(&name).await;
     if situation.starts_with("connection lost after") {
         let (error, ()) = tokio::join!(pool.execute(sleep(20.0), ()), async {
-            eventually("it sleeps", || async { active(&other, &name).await == 1 }).await;
+            eventually("it sleeps", || async { asleep(&other, &name).await == 1 }).await;
             terminate_all(&other, &name).await;
         });
         return vec![failed(error)];
@@ -262,7 +262,6 @@ async fn lost(situation: &str) -> Vec<Error> {
 
 async fn too_late(situation: &str) -> Vec<Error> {
     let has = |phase: &str| situation.contains(&format!("(phase {phase})"));
-    let short = CallOptions::new().timeout(Duration::from_millis(100));
     if has("send") {
         let peer = odd_once(|mut talk| async move {
             talk.greet().await?;
@@ -278,7 +277,7 @@ async fn too_late(situation: &str) -> Vec<Error> {
         let pool = pool_of_one(&peer);
         // More than the sockets' buffers hold.
         let large = vec![7_u8; 32 << 20];
-        let view = pool.with(CallOptions::new().timeout(Duration::from_millis(500)));
+        let view = pool.with(CallOptions::new().timeout(Duration::from_secs(1)));
         return vec![failed(view.execute(sql("INSERT $1"), (&large,)).await)];
     }
     let config = config().await.connections(2).max_in_flight(1).acquire_timeout(Duration::from_millis(100));
@@ -288,17 +287,18 @@ async fn too_late(situation: &str) -> Vec<Error> {
         let _held = pool.session().await.expect("the only lease");
         return vec![failed(pool.begin().await), failed(pool.session().await)];
     }
-    let view = pool.with(short);
     if has("answer") {
-        return vec![failed(view.query::<Row>(sleep(0.5), ()).await)];
+        let view = pool.with(CallOptions::new().timeout(Duration::from_secs(1)));
+        return vec![failed(view.query::<Row>(sleep(60.0), ()).await)];
     }
     assert!(has("queue"), "no test provokes what the documentation says of: {situation}");
+    let view = pool.with(CallOptions::new().timeout(Duration::from_millis(200)));
     // Known from here on: what must be learnt first does not take its place at once.
-    pool.query::<Row>(sleep(0.5), ()).await.expect("an answer");
+    pool.query::<Row>(sleep(2.0), ()).await.expect("an answer");
     pool.query::<Row>("SELECT 1", ()).await.expect("an answer");
     let (one, two, error) = tokio::join!(
-        pool.query::<Row>(sleep(0.5), ()),
-        pool.query::<Row>(sleep(0.5), ()),
+        pool.query::<Row>(sleep(2.0), ()),
+        pool.query::<Row>(sleep(2.0), ()),
         view.query::<Row>("SELECT 1", ())
     );
     one.and(two).expect("answers");

@@ -5,13 +5,18 @@ use std::time::{Duration, Instant};
 use integration_tests::{eventually, own_name};
 
 use super::side::dialect::{ECHO, sleep};
-use super::side::{Pool, Row, active, all_shared, named_pool, pool};
+use super::side::{Pool, Row, all_shared, asleep, named_pool, pool};
 
 /// A quick query that waited for a sleeper takes about as long as the sleep, which is ten times this.
 const QUICK: Duration = Duration::from_millis(200);
 const SLEEP: f64 = 2.0;
 
-async fn asleep(pool: &Pool, other: &Pool, name: &str, sleepers: i64) -> Vec<tokio::task::JoinHandle<()>> {
+async fn put_to_sleep(
+    pool: &Pool,
+    other: &Pool,
+    name: &str,
+    sleepers: i64,
+) -> Vec<tokio::task::JoinHandle<()>> {
     let tasks = (0..sleepers)
         .map(|_| {
             let pool = pool.clone();
@@ -21,7 +26,7 @@ async fn asleep(pool: &Pool, other: &Pool, name: &str, sleepers: i64) -> Vec<tok
             })
         })
         .collect();
-    eventually("all sleep", || async { active(other, name).await == sleepers }).await;
+    eventually("all sleep", || async { asleep(other, name).await == sleepers }).await;
     tasks
 }
 
@@ -38,7 +43,7 @@ async fn a_thousand_quick_queries_do_not_wait_for_four_sleepers() {
     all_shared(&pool).await;
     pool.query::<Row>("SELECT 1", ()).await.expect("known from here on");
     let began = Instant::now();
-    let sleepers = asleep(&pool, &other, &name, 4).await;
+    let sleepers = put_to_sleep(&pool, &other, &name, 4).await;
     let quick: Vec<_> = (0..1_000_i32)
         .map(|n| {
             let pool = pool.clone();
@@ -88,7 +93,7 @@ async fn quick_queries_under_way_when_sleepers_come_do_not_wait_for_them_either(
             })
         })
         .collect();
-    let sleepers = asleep(&pool, &other, &name, 4).await;
+    let sleepers = put_to_sleep(&pool, &other, &name, 4).await;
     let mut waits = Vec::new();
     for task in quick {
         waits.extend(task.await.expect("no task fails"));
@@ -113,7 +118,7 @@ async fn sleepers_on_leases_concern_nobody() {
         let session = pool.session().await.expect("a session");
         sleepers.push(tokio::spawn(async move { session.execute(sleep(SLEEP), ()).await.map(drop) }));
     }
-    eventually("all sleep", || async { active(&other, &name).await == 6 }).await;
+    eventually("all sleep", || async { asleep(&other, &name).await == 6 }).await;
     let began = Instant::now();
     for n in 0..200_i32 {
         let (back,): (i32,) = pool.query_one(ECHO, (n,)).await.expect("an answer");

@@ -9,7 +9,7 @@ use integration_tests::{eventually, own_name};
 
 use super::side::dialect::{ECHO, ECHO_BOTH, ECHO_TEXT, NEGATE, sleep};
 use super::side::{
-    CallOptions, Client, Connection, Error, ErrorKind, Outcome, Pool, Row, Statement, active, config,
+    CallOptions, Client, Connection, Error, ErrorKind, Outcome, Pool, Row, Statement, asleep, config,
     drop_table, named_config, params, pool, sql, table,
 };
 
@@ -230,7 +230,7 @@ fn who_waits_when_the_runtime_ends_is_told() {
     };
     home.block_on(async {
         let other = super::side::pool().await;
-        eventually("they sleep", || async { active(&other, &name).await >= 1 }).await;
+        eventually("they sleep", || async { asleep(&other, &name).await >= 1 }).await;
     });
     drop(home);
     let (one, two) = asker.join().expect("no panic");
