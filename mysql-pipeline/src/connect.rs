@@ -79,6 +79,10 @@ impl Driver for MyDriver {
         }))
     }
 
+    fn has_unread(&self, io: &Socket) -> bool {
+        io.has_unread()
+    }
+
     fn cancel(&self, wire: &MySqlWire, io: &Socket) -> Option<Cancelling> {
         let number = wire.number()?;
         let host = match io.peer()? {

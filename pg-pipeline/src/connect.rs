@@ -71,6 +71,10 @@ impl Driver for PgDriver {
         }))
     }
 
+    fn has_unread(&self, io: &Socket) -> bool {
+        io.has_unread()
+    }
+
     fn cancel(&self, wire: &PgWire, io: &Socket) -> Option<Cancelling> {
         let (request, peer) = (wire.key()?.cancel_request(), io.peer()?);
         Some(Box::pin(cancel(request, peer)))

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -71,6 +72,19 @@ impl Socket {
             }
             Self::Own(_) => None,
         }
+    }
+
+    /// Whether the operating system has something that was not read: bytes, the end, or an error. Never waits, and
+    /// says no of the application's own streams.
+    pub fn has_unread(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let peeked = match self {
+            Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
+            #[cfg(unix)]
+            Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Own(_) => return false,
+        };
+        !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Connects to a server, which errors call `host`; by `transport`, if there is one, in place of TCP.

@@ -182,6 +182,15 @@ pub trait Driver: Send + Sync + 'static {
         let _ = (wire, io);
         None
     }
+
+    /// Whether the operating system has something for `io` that was not read, its end included. Never waits.
+    ///
+    /// The engine asks before it writes when it was held up for long: the runtime knows of what happened meanwhile
+    /// only after it has looked, and a statement must not be wasted on a connection that the server has closed.
+    fn has_unread(&self, io: &Self::Io) -> bool {
+        let _ = io;
+        false
+    }
 }
 
 /// A request to stop on its way; see [`Driver::cancel`].

@@ -34,6 +34,32 @@ async fn an_idle_connection_that_the_server_closes_is_replaced_before_a_statemen
     pool.close().await;
 }
 
+/// Nothing of the runtime runs meanwhile, as when the process was stopped or its machine slept.
+#[tokio::test]
+async fn a_program_that_was_held_up_wastes_no_statement_on_connections_that_were_closed_meanwhile() {
+    let idle_out = config().await.connections(2).setup([IDLE_OUT]);
+    let pool = Pool::builder(idle_out).connect().await.expect("a pool");
+    all_shared(&pool).await;
+    pool.query_one::<(i32,)>(ECHO, (0,)).await.expect("known from here on");
+    for round in 0..3 {
+        // Both were used now, so that they are idle for as long as the program is held up.
+        let both = (0..64).map(|n| pool.query_one::<(i32,)>(ECHO, (n,)));
+        for answer in futures_util::future::join_all(both).await {
+            answer.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+        }
+        let before = reconnects(&pool);
+        std::thread::sleep(Duration::from_millis(1_500));
+        for n in 0..30 {
+            let (back,): (i32,) =
+                pool.query_one(ECHO, (n,)).await.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+            assert_eq!(back, n);
+        }
+        assert!(reconnects(&pool) > before, "round {round}: the server had closed a connection");
+        all_shared(&pool).await;
+    }
+    pool.close().await;
+}
+
 /// Tasks that ask all the time, until they are told to stop.
 struct Askers {
     stop: Arc<AtomicBool>,

@@ -30,6 +30,8 @@ const TICK: Duration = Duration::from_millis(5);
 const HOT: Duration = Duration::from_millis(2);
 /// A connection is not asked more often than this whether its server still takes writes.
 const TRUSTED: Duration = Duration::from_secs(5);
+/// Who was not polled for longer than this asks the operating system before it believes that nothing has come.
+const HELD_UP: Duration = Duration::from_millis(500);
 /// Reads in a row before the pump writes again.
 const READS_IN_A_ROW: usize = 16;
 
@@ -68,6 +70,10 @@ pub(crate) struct Pump<'a, D: Driver> {
     retiring: bool,
     tick: Pin<Box<Sleep>>,
     ticking: bool,
+    /// When it was polled last.
+    polled_at: Instant,
+    /// It was not polled for long: the runtime may not have looked yet at what has come meanwhile.
+    held_up: bool,
     /// The stream must be flushed.
     unflushed: bool,
     /// Nothing has been read since the handshake.
@@ -108,6 +114,8 @@ impl<'a, D: Driver> Pump<'a, D> {
             retiring: false,
             tick: Box::pin(sleep_until(now + TICK)),
             ticking: false,
+            polled_at: now,
+            held_up: false,
             unflushed: false,
             fresh: true,
             ready: false,
@@ -183,6 +191,10 @@ impl<'a, D: Driver> Pump<'a, D> {
                 Ok(progress) => progress,
                 Err(error) => return Poll::Ready(End::Lost(error)),
             };
+            if !progress && self.has_news(now) {
+                // The runtime is about to find it, and wakes the reader.
+                return Poll::Pending;
+            }
             match self.poll_cancelling(cx) {
                 Ok(heard) => progress |= heard,
                 Err(error) => return Poll::Ready(End::Lost(error)),
@@ -207,6 +219,15 @@ impl<'a, D: Driver> Pump<'a, D> {
                 }
             }
         }
+    }
+
+    /// Whether something has come that the runtime has not noticed, because the program was stopped or its threads were
+    /// held up: a connection may be idle for so long meanwhile that the server has closed it.
+    fn has_news(&mut self, now: Instant) -> bool {
+        self.held_up |= now.saturating_duration_since(self.polled_at) > HELD_UP;
+        self.polled_at = now;
+        self.held_up = self.held_up && self.shared.driver.has_unread(&self.io);
+        self.held_up
     }
 
     /// Whoever was just answered, and whatever else is ready to run, goes first once: what they ask leaves with the
