@@ -151,9 +151,9 @@ pub(crate) struct CompareOptions {
     /// Round trips between service and database (only 0ms so far)
     #[arg(long, value_delimiter = ',', default_value = "0ms", value_parser = duration)]
     pub(crate) rtt: Vec<Duration>,
-    /// Other drivers to measure (only `none` so far)
-    #[arg(long, value_delimiter = ',', default_value = "none")]
-    pub(crate) peers: Vec<String>,
+    /// Other drivers to measure beside, separated by commas; they are in `bench-peers`, which is built by itself
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) peers: Vec<Peer>,
     /// CPUs that the service is held to (not offered yet)
     #[arg(long)]
     pub(crate) server_cpu_limit: Option<f64>,
@@ -169,6 +169,13 @@ pub(crate) struct CompareOptions {
 }
 
 impl CompareOptions {
+    /// What is measured on a database, in this order.
+    pub(crate) fn subjects(&self, database: Database) -> impl Iterator<Item = Subject> {
+        let own = self.access.iter().copied().map(Subject::Own);
+        let peers = self.peers.iter().copied().filter(move |peer| peer.knows(database));
+        own.chain(peers.map(Subject::Peer))
+    }
+
     /// What to compare on.
     pub(crate) fn databases(&self) -> anyhow::Result<Vec<Database>> {
         match &self.url {
@@ -182,9 +189,6 @@ impl CompareOptions {
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if self.rtt.iter().any(|rtt| !rtt.is_zero()) {
             bail!("--rtt other than 0ms is not offered yet: leave it out");
-        }
-        if self.peers.iter().any(|peer| peer != "none") {
-            bail!("--peers other than none is not offered yet: leave it out");
         }
         if self.server_cpu_limit.is_some() {
             bail!("--server-cpu-limit is not offered yet: leave it out");
@@ -227,6 +231,75 @@ pub(crate) enum Access {
     Pipelined,
     /// Each request takes a connection for itself, through deadpool
     Checkout,
+}
+
+/// What others offer; in the program `bench-peers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Peer {
+    /// Clients of tokio-postgres, one for each connection, that all requests share
+    TokioPostgres,
+}
+
+/// What is measured: a driver, and how requests reach its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The driver of this workspace for the database.
+    Own(Access),
+    /// Somebody else's.
+    Peer(Peer),
+}
+
+impl Peer {
+    /// Its name, here and on the command line of `bench-peers`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TokioPostgres => "tokio-postgres",
+        }
+    }
+
+    /// Whether it speaks with this kind of database.
+    pub(crate) fn knows(self, database: Database) -> bool {
+        match self {
+            Self::TokioPostgres => database == Database::Postgres,
+        }
+    }
+}
+
+impl Subject {
+    /// The driver, as reports name it.
+    pub(crate) fn driver(self, database: Database) -> &'static str {
+        match self {
+            Self::Own(_) => database.driver(),
+            Self::Peer(peer) => peer.name(),
+        }
+    }
+
+    /// How requests reach its connections, as reports name it.
+    pub(crate) fn access(self) -> &'static str {
+        match self {
+            Self::Own(Access::Pipelined) => "pipelined",
+            Self::Own(Access::Checkout) => "checkout",
+            Self::Peer(Peer::TokioPostgres) => "shared",
+        }
+    }
+
+    /// Each runtime's share of the connections.
+    pub(crate) fn connections_per_runtime(self, connections: usize, runtimes: usize) -> usize {
+        match self {
+            Self::Own(access) => access.connections_per_runtime(connections, runtimes),
+            Self::Peer(_) => connections.div_ceil(runtimes.max(1)).max(1),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(access) => access.fmt(f),
+            Self::Peer(peer) => f.pad(peer.name()),
+        }
+    }
 }
 
 /// The kind of database.
@@ -434,7 +507,7 @@ mod tests {
 
     #[test]
     fn what_is_not_offered_yet_says_so() {
-        for later in ["--rtt=0ms,1ms", "--peers=sqlx", "--server-cpu-limit=0.4", "--html=report.html"] {
+        for later in ["--rtt=0ms,1ms", "--server-cpu-limit=0.4", "--html=report.html"] {
             let refusal = compare(&[later]).check().expect_err(later).to_string();
             assert!(refusal.contains("not offered yet"), "{refusal}");
         }

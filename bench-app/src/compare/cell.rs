@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use super::check::Truth;
 use super::database::Running;
 use super::service::Service;
-use crate::cli::{Access, CompareOptions, Database, Generator, Route};
+use crate::cli::{CompareOptions, Database, Generator, Route, Subject};
 use crate::http::Client;
 use crate::load::{Load, Seen};
 use crate::process::{CpuTimes, peak_memory};
@@ -16,7 +16,7 @@ use crate::process::{CpuTimes, peak_memory};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell<'a> {
     pub(super) database: Database,
-    pub(super) access: Access,
+    pub(super) subject: Subject,
     pub(super) route: &'a Route,
 }
 
@@ -45,9 +45,9 @@ pub(super) async fn measure(
     database: &Running,
     truth: &Truth,
 ) -> Result<Measured> {
-    let what = || format!("{} {} {}", cell.database, cell.access, cell.route.path());
+    let what = || format!("{} {} {}", cell.database, cell.subject, cell.route.path());
     let mut service =
-        Service::start(cell.access, conditions.options, database.url()).await.with_context(what)?;
+        Service::start(cell.subject, conditions.options, database.url()).await.with_context(what)?;
     let mut client = Client::connect(service.addr).await.with_context(what)?;
     truth.check(&mut client, cell.route).await.with_context(what)?;
     drop(client);

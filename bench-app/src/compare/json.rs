@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::report::Row;
-use crate::cli::{Access, CompareOptions, Database, Generator, Route};
+use crate::cli::{Access, CompareOptions, Database, Generator, Peer, Route};
 use crate::process::Machine;
 
 #[derive(Serialize)]
@@ -65,7 +65,7 @@ pub(super) struct Settings {
     rounds: usize,
     rtt_ms: Vec<f64>,
     server_cpu_limit: Option<f64>,
-    peers: Vec<String>,
+    peers: Vec<Peer>,
 }
 
 impl Settings {
@@ -83,7 +83,7 @@ impl Settings {
             rounds: options.rounds,
             rtt_ms: options.rtt.iter().map(|rtt| rtt.as_secs_f64() * 1e3).collect(),
             server_cpu_limit: options.server_cpu_limit,
-            peers: options.peers.iter().filter(|peer| *peer != "none").cloned().collect(),
+            peers: options.peers.clone(),
         }
     }
 }

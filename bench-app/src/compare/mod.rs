@@ -1,4 +1,4 @@
-//! The comparison: every route with every way of access on every database, in rounds, each cell on a service
+//! The comparison: every route with every subject on every database, in rounds, each cell on a service
 //! process of its own. Progress goes to standard error; the table alone goes to standard output.
 
 mod cell;
@@ -54,8 +54,8 @@ async fn compare(options: &CompareOptions) -> Result<bool> {
         let cells: Vec<Cell<'_>> = options
             .routes
             .iter()
-            .flat_map(|route| options.access.iter().map(move |access| (route, *access)))
-            .map(|(route, access)| Cell { database: *database, access, route })
+            .flat_map(|route| options.subjects(*database).map(move |subject| (route, subject)))
+            .map(|(route, subject)| Cell { database: *database, subject, route })
             .collect();
         let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); cells.len()];
         for round in 1..=options.rounds {
@@ -63,9 +63,9 @@ async fn compare(options: &CompareOptions) -> Result<bool> {
                 let one = cell::measure(cell, &conditions, &running, &truth).await?;
                 let rate = one.seen.requests_per_second();
                 let errors = one.seen.errors;
-                let (rounds_all, access, path) = (options.rounds, cell.access, cell.route.path());
+                let (rounds_all, subject, path) = (options.rounds, cell.subject, cell.route.path());
                 eprintln!(
-                    "round {round}/{rounds_all}  {access:<9}  {path:<14} {rate:>9.0} requests/s  {errors} errors"
+                    "round {round}/{rounds_all}  {subject:<14}  {path:<14} {rate:>9.0} requests/s  {errors} errors"
                 );
                 rounds.push(one);
             }

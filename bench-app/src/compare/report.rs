@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::cell::{Cell, Conditions, Measured};
-use crate::cli::{Access, Database};
+use crate::cli::Database;
 use crate::load::Latency;
 
 /// One measured cell. The names are those of the report's format; absent figures are `null`.
@@ -11,7 +11,7 @@ use crate::load::Latency;
 pub(super) struct Row {
     pub(super) database: Database,
     pub(super) subject: &'static str,
-    pub(super) access: Access,
+    pub(super) access: &'static str,
     pub(super) route: String,
     pub(super) concurrency: usize,
     /// Connections to the database that the service held, over all its threads.
@@ -55,11 +55,11 @@ impl Row {
             time.filter(|_| requests > 0).map(|time| time.as_secs_f64() * 1e6 / requests as f64)
         };
         let runtimes = conditions.options.runtimes();
-        let share = cell.access.connections_per_runtime(conditions.options.connections, runtimes);
+        let share = cell.subject.connections_per_runtime(conditions.options.connections, runtimes);
         Some(Self {
             database: cell.database,
-            subject: cell.database.driver(),
-            access: cell.access,
+            subject: cell.subject.driver(cell.database),
+            access: cell.subject.access(),
             route: cell.route.path().to_owned(),
             concurrency: conditions.options.concurrency,
             connections: share * runtimes,
@@ -128,7 +128,7 @@ pub(super) mod tests {
     use clap::Parser as _;
 
     use super::{Cell, Conditions, Measured, Ratio, Row};
-    use crate::cli::{Access, Cli, Command, CompareOptions, Database, Generator, Route};
+    use crate::cli::{Access, Cli, Command, CompareOptions, Database, Generator, Route, Subject};
     use crate::load::{Latency, Seen};
 
     pub(in crate::compare) fn options(arguments: &[&str]) -> CompareOptions {
@@ -151,7 +151,7 @@ pub(super) mod tests {
 
     pub(in crate::compare) fn row(access: Access, rounds: &[u64]) -> Row {
         let options = options(&[]);
-        let cell = Cell { database: Database::Postgres, access, route: &Route::Db };
+        let cell = Cell { database: Database::Postgres, subject: Subject::Own(access), route: &Route::Db };
         let conditions = Conditions { options: &options, generator: Generator::Wrk };
         let rounds: Vec<_> = rounds.iter().map(|requests| measured(*requests, *requests as f64)).collect();
         Row::new(&cell, &conditions, &rounds).expect("there are rounds")

@@ -1,6 +1,7 @@
-//! The service as a process of its own: this very program, started with `serve`.
+//! The service as a process of its own: this very program, started with `serve`, or `bench-peers`.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::cli::{Access, CompareOptions};
+use crate::cli::{CompareOptions, Subject};
 use crate::http::Client;
 use crate::{process, serve};
 
@@ -27,10 +28,20 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) async fn start(access: Access, options: &CompareOptions, url: &str) -> Result<Self> {
+    pub(super) async fn start(subject: Subject, options: &CompareOptions, url: &str) -> Result<Self> {
         let program = std::env::current_exe().context("this program does not know its own file")?;
-        let mut command = Command::new(program);
-        command.arg("serve");
+        let mut command = match subject {
+            Subject::Own(access) => {
+                let mut command = Command::new(program);
+                command.args(["serve", "--access", &access.to_string()]);
+                command
+            }
+            Subject::Peer(peer) => {
+                let mut command = Command::new(peers(&program)?);
+                command.args(["--driver", peer.name()]);
+                command
+            }
+        };
         // The allocator gives free memory back at once, in every variant alike: otherwise how much it happens to keep
         // decides the peak.
         command.env("MIMALLOC_PURGE_DELAY", "0");
@@ -39,7 +50,6 @@ impl Service {
         }
         let mut child = command
             .args(["--url", url])
-            .args(["--access", &access.to_string()])
             .args(["--connections", &options.connections.to_string()])
             .args(["--addr", "127.0.0.1:0"])
             .stdin(Stdio::null())
@@ -79,4 +89,14 @@ impl Service {
         ensure!(status.success(), "the service did not stop cleanly ({status})");
         Ok(())
     }
+}
+
+/// The program with the services of other drivers, which stands beside this one.
+fn peers(program: &Path) -> Result<PathBuf> {
+    let peers = program.with_file_name(format!("bench-peers{}", std::env::consts::EXE_SUFFIX));
+    ensure!(
+        peers.exists(),
+        "other drivers are in a program that is not there: build it by `cargo build --release -p bench-peers`"
+    );
+    Ok(peers)
 }

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use super::report::{Ratio, Row};
-use crate::cli::Access;
+use crate::cli::{Access, Subject};
 
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 13] = [
     "database",
     "route",
+    "driver",
     "access",
     "requests/s",
     "min",
@@ -21,7 +22,7 @@ const HEADINGS: [&str; 12] = [
 ];
 
 /// Columns from here on hold figures.
-const FIGURES: usize = 3;
+const FIGURES: usize = 4;
 
 pub(super) fn render(rows: &[Row]) -> String {
     let mut lines = vec![HEADINGS.map(str::to_owned)];
@@ -30,8 +31,9 @@ pub(super) fn render(rows: &[Row]) -> String {
         lines.push(line(row));
         let same = |other: &Row| other.database == row.database && other.route == row.route;
         if !rows[index + 1..].iter().any(same) {
-            let of = |access| rows.iter().find(|other| same(other) && other.access == access);
-            let ratio = of(Access::Pipelined).zip(of(Access::Checkout));
+            let own = |row: &&Row| same(row) && row.subject == row.database.driver();
+            let of = |access: Subject| rows.iter().filter(own).find(|row| row.access == access.access());
+            let ratio = of(Subject::Own(Access::Pipelined)).zip(of(Subject::Own(Access::Checkout)));
             lines.extend(
                 ratio.and_then(|(pipelined, checkout)| Ratio::of(pipelined, checkout)).map(ratio_line),
             );
@@ -61,7 +63,8 @@ fn line(row: &Row) -> [String; HEADINGS.len()] {
     [
         row.database.to_string(),
         row.route.clone(),
-        row.access.to_string(),
+        row.subject.to_owned(),
+        row.access.to_owned(),
         format!("{:.0}", rate.median),
         format!("{:.0}", rate.min),
         format!("{:.0}", rate.max),
@@ -76,9 +79,9 @@ fn line(row: &Row) -> [String; HEADINGS.len()] {
 
 fn ratio_line(ratio: Ratio) -> [String; HEADINGS.len()] {
     let mut line = HEADINGS.map(|_| String::new());
-    "pipelined : checkout".clone_into(&mut line[2]);
-    line[3] = format!("{:.2}x", ratio.requests_per_second);
-    line[9] = ratio.server_cpu.map_or_else(absent, |cpu| format!("{cpu:.2}x"));
+    "pipelined : checkout".clone_into(&mut line[3]);
+    line[4] = format!("{:.2}x", ratio.requests_per_second);
+    line[10] = ratio.server_cpu.map_or_else(absent, |cpu| format!("{cpu:.2}x"));
     line
 }
 
@@ -100,10 +103,10 @@ mod tests {
     fn cells_stand_above_their_ratio() {
         let table = render(&[row(Access::Pipelined, &[300, 100, 200]), row(Access::Checkout, &[50])]);
         let expected = "\
-database  route  access                requests/s  min  max  p50 ms  p99 ms  errors  server µs  database µs  peak MB
-postgres  /db    pipelined                    100   50  150       -  200.00       3       10.0            -      0.0
-postgres  /db    checkout                      25   25   25       -   50.00       1       10.0            -      0.0
-                 pipelined : checkout       4.00x                                        1.00x
+database  route  driver       access                requests/s  min  max  p50 ms  p99 ms  errors  server µs  database µs  peak MB
+postgres  /db    pg-pipeline  pipelined                    100   50  150       -  200.00       3       10.0            -      0.0
+postgres  /db    pg-pipeline  checkout                      25   25   25       -   50.00       1       10.0            -      0.0
+                              pipelined : checkout       4.00x                                        1.00x
 ";
         assert_eq!(table, expected);
     }

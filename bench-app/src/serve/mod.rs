@@ -22,6 +22,19 @@ use self::routes::{App, router};
 use crate::cli::{Access, Database, ServeOptions};
 use crate::store::{Store, mysql, postgres};
 
+/// What a service is told.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// The database.
+    pub url: String,
+    /// How many connections each runtime's store gets.
+    pub connections: usize,
+    /// This many runtimes of one thread each; `None` for one runtime over all cores.
+    pub threads: Option<usize>,
+    /// Where to listen; port 0 takes a free one, which is printed.
+    pub addr: SocketAddr,
+}
+
 /// What the service prints before its address, for whoever started it with port 0.
 pub(crate) const LISTENING: &str = "listening on ";
 
@@ -30,11 +43,17 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Runs the service until it is told to stop.
 pub(crate) fn run(options: &ServeOptions) -> Result<()> {
+    let service = Service {
+        url: options.url.clone(),
+        connections: options.access.connections_per_runtime(options.connections, options.runtimes()),
+        threads: options.threads,
+        addr: options.addr,
+    };
     match (Database::of_url(&options.url)?, options.access) {
-        (Database::Postgres, Access::Pipelined) => serve::<postgres::Pipelined>(options),
-        (Database::Postgres, Access::Checkout) => serve::<postgres::Checkout>(options),
-        (Database::Mysql, Access::Pipelined) => serve::<mysql::Pipelined>(options),
-        (Database::Mysql, Access::Checkout) => serve::<mysql::Checkout>(options),
+        (Database::Postgres, Access::Pipelined) => serve::<postgres::Pipelined>(&service),
+        (Database::Postgres, Access::Checkout) => serve::<postgres::Checkout>(&service),
+        (Database::Mysql, Access::Pipelined) => serve::<mysql::Pipelined>(&service),
+        (Database::Mysql, Access::Checkout) => serve::<mysql::Checkout>(&service),
     }
 }
 
@@ -56,12 +75,17 @@ enum Event {
     Ended(Result<()>),
 }
 
-fn serve<S: Store>(options: &ServeOptions) -> Result<()> {
-    let count = options.runtimes();
-    let flavor = if options.threads.is_some() { Flavor::OneThread } else { Flavor::AllCores };
-    let connections = options.access.connections_per_runtime(options.connections, count);
-    let (addr, listeners) = listen(options.addr, count)
-        .with_context(|| format!("cannot listen on {}: choose another --addr", options.addr))?;
+/// Serves the table through stores of one kind, until the process is told to stop.
+///
+/// # Errors
+///
+/// If the address is taken, the database cannot be reached, or a thread fails.
+pub fn serve<S: Store>(service: &Service) -> Result<()> {
+    let count = service.threads.unwrap_or(1);
+    let flavor = if service.threads.is_some() { Flavor::OneThread } else { Flavor::AllCores };
+    let connections = service.connections;
+    let (addr, listeners) = listen(service.addr, count)
+        .with_context(|| format!("cannot listen on {}: choose another --addr", service.addr))?;
     let all = Arc::new(Mutex::new(Vec::with_capacity(count)));
     let (stop, stopped) = watch::channel(false);
     let (events, mut said) = mpsc::unbounded_channel();
@@ -69,7 +93,7 @@ fn serve<S: Store>(options: &ServeOptions) -> Result<()> {
     let mut threads = Vec::with_capacity(count);
     for (index, listener) in listeners.into_iter().enumerate() {
         let (url, all, stopped, events) =
-            (options.url.clone(), Arc::clone(&all), stopped.clone(), events.clone());
+            (service.url.clone(), Arc::clone(&all), stopped.clone(), events.clone());
         let work = move || {
             let ready = events.clone();
             let done = flavor.runtime().and_then(|runtime| {

@@ -15,21 +15,23 @@ use serde::Serialize;
 use crate::cli::Database;
 
 /// Ids of the table are 1 to this.
-pub(crate) const WORLDS: i32 = 10_000;
+pub const WORLDS: i32 = 10_000;
 
 /// A row of the table, as the service's answers show it. It loads from the rows of every driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, pg_pipeline::FromRow)]
-pub(crate) struct World {
-    pub(crate) id: i32,
+pub struct World {
+    /// From 1 to [`WORLDS`].
+    pub id: i32,
+    /// What stands beside it.
     #[serde(rename = "randomNumber")]
     #[from_row(rename = "randomnumber")]
-    pub(crate) random_number: i32,
+    pub random_number: i32,
 }
 
 /// One thread's way to the database.
-pub(crate) trait Store: Clone + Send + Sync + 'static {
+pub trait Store: Clone + Send + Sync + 'static {
     /// Connects; `connections` are all that this store will ever hold.
-    async fn connect(url: &str, connections: usize) -> Result<Self>;
+    fn connect(url: &str, connections: usize) -> impl Future<Output = Result<Self>>;
 
     /// Reads one row.
     fn world(&self, id: i32) -> impl Future<Output = Result<World, Failure>> + Send;
@@ -41,7 +43,7 @@ pub(crate) trait Store: Clone + Send + Sync + 'static {
     fn samples(&self) -> Vec<Sample>;
 
     /// Finishes what is under way and says goodbye.
-    async fn close(self);
+    fn close(self) -> impl Future<Output = ()>;
 }
 
 /// Quick and slow queries side by side; for measuring how they get past each other.
@@ -61,13 +63,13 @@ pub(crate) trait Mixed: Clone + Send + Sync + 'static {
 
 /// Why the database gave no row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// The driver's word for it, such as `Timeout`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// What is known of the statement, such as `NotSent`.
-    pub(crate) outcome: Option<String>,
+    pub outcome: Option<String>,
     /// Whether the database could not be reached or had no room, so that a later try may succeed.
-    pub(crate) unavailable: bool,
+    pub unavailable: bool,
 }
 
 impl Failure {
@@ -84,19 +86,24 @@ impl Failure {
 
 /// One figure for `/metrics`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Sample {
-    pub(crate) metric: Metric,
-    pub(crate) labels: Vec<(&'static str, String)>,
-    pub(crate) value: u64,
+pub struct Sample {
+    /// What it is a figure of.
+    pub metric: Metric,
+    /// What it is about, such as one of several connections.
+    pub labels: Vec<(&'static str, String)>,
+    /// The figure.
+    pub value: u64,
 }
 
 /// A figure's name, type and meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Metric {
-    pub(crate) name: &'static str,
+pub struct Metric {
+    /// As Prometheus knows it.
+    pub name: &'static str,
     /// It only grows, until the process ends.
-    pub(crate) counter: bool,
-    pub(crate) help: &'static str,
+    pub counter: bool,
+    /// In words.
+    pub help: &'static str,
 }
 
 /// Creates the table where it is missing and fills it up. What is there already is left alone.
