@@ -139,6 +139,9 @@ mod connection;
 #[cfg(feature = "deadpool")]
 pub mod deadpool;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod params;
 mod pool;
 mod protocol;

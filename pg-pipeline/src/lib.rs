@@ -125,6 +125,9 @@ mod connection;
 #[cfg(feature = "deadpool")]
 pub mod deadpool;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod notice;
 mod params;
 mod pool;
