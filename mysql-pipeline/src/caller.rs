@@ -6,6 +6,7 @@
 //! prepared goes as text.
 
 mod form;
+mod savepoint;
 mod whole;
 
 use std::panic::Location;
@@ -20,6 +21,7 @@ use wire_pipeline::call::{self, Call, Turn};
 use wire_pipeline::row;
 
 use form::Form;
+pub(crate) use savepoint::Held;
 
 use crate::connect::MyDriver;
 use crate::error::{DatabaseError, Error, ErrorKind, Fault, Outcome};
@@ -102,11 +104,13 @@ pub struct Caller<'a> {
     pub(crate) knowledge: &'a Knowledge,
     pub(crate) lane: Lane<'a>,
     pub(crate) options: CallOptions,
+    /// The savepoint whose handle it is.
+    pub(crate) savepoint: Option<u32>,
 }
 
 impl<'a> Caller<'a> {
     pub(crate) fn new(knowledge: &'a Knowledge, lane: Lane<'a>) -> Self {
-        Self { knowledge, lane, options: CallOptions::new() }
+        Self { knowledge, lane, options: CallOptions::new(), savepoint: None }
     }
 
     pub(crate) async fn query<R: FromRow>(
@@ -347,7 +351,8 @@ impl<'a> Caller<'a> {
 
     async fn commit_until(self, deadline: Instant) -> Result<(), Fault> {
         let call = self.begin_call();
-        let _turn = self.take_turn(&call, deadline).await?;
+        let _turn = call.take_turn(deadline).await?;
+        self.undo_what_is_not_kept(deadline).await?;
         call.set_last();
         if self.takes_back_opening() {
             return Ok(());
@@ -389,28 +394,23 @@ impl<'a> Caller<'a> {
         Call::begin(self.lane)
     }
 
-    /// Runs a text that is part of a transaction.
-    pub(crate) async fn say(self, text: String) -> Result<(), Fault> {
-        let deadline = self.deadline();
-        let mut call = self.begin_call();
-        self.check_class(Class::Plain)?;
-        let turn = self.take_turn(&call, deadline).await?;
-        let request = Request { part: true, rows: false, ..Request::query(text) };
-        call.submit(request, deadline, turn).await.map(drop)
-    }
-
     /// Takes the turn on a lease, and first undoes what a dropped call, or a dropped savepoint, has left.
     async fn take_turn(self, call: &Call<'a, MyDriver>, deadline: Instant) -> Result<Turn<'a>, Fault> {
         let turn = call.take_turn(deadline).await?;
         if let Lane::Leased(leased) = self.lane {
             whole::undo_half_done(leased, deadline).await?;
-            if let Some(number) = leased.savepoints.to_undo() {
-                let back = Request { part: true, rows: false, ..Request::query(back(number)) };
-                self.lane.submit(back, deadline).await?;
-                leased.undone_since(number);
-            }
+            self.undo_dropped(call, deadline).await?;
+            self.check_savepoint()?;
         }
         Ok(turn)
+    }
+
+    /// Refuses what is asked of a savepoint that is over.
+    fn check_savepoint(self) -> Result<(), Fault> {
+        match (self.lane, self.savepoint) {
+            (Lane::Leased(leased), Some(number)) => leased.check_savepoint(number),
+            _ => Ok(()),
+        }
     }
 
     fn check_class(self, class: Class) -> Result<(), Fault> {
@@ -427,14 +427,6 @@ impl<'a> Caller<'a> {
             (Class::Plain | Class::Commits, _) | (_, Lane::Leased(_)) => Ok(()),
         }
     }
-}
-
-/// What the names of savepoints begin with; a number follows. Those that are set by text may have any other name.
-pub(crate) const SAVEPOINT: &str = "pipeline_savepoint_";
-
-/// What undoes everything since a savepoint; sent twice, it does no more than once.
-pub(crate) fn back(number: u32) -> String {
-    format!("ROLLBACK TO SAVEPOINT {SAVEPOINT}{number}")
 }
 
 /// What may still be tried once more.

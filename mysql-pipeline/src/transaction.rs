@@ -86,7 +86,7 @@ impl Transaction {
     /// What the server refuses ([`Database`](crate::ErrorKind::Database)), deadlines and lost connections, and
     /// [`SessionState`](crate::ErrorKind::SessionState) when the transaction is over.
     pub async fn savepoint(&self) -> Result<Savepoint<'_>, Error> {
-        Savepoint::set(self).await
+        Savepoint::set(self, self.caller()).await
     }
 
     /// Runs a script of several statements, separated by semicolons; the results are discarded.

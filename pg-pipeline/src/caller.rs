@@ -5,6 +5,7 @@
 //! what must be learnt, and what may be run again in which form, is each protocol's.
 
 mod learn;
+mod savepoint;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub use wire_pipeline::call::CallOptions;
 pub(crate) use wire_pipeline::call::Takes;
 use wire_pipeline::call::{self, Call, Turn};
 use wire_pipeline::row;
+
+pub(crate) use savepoint::Held;
 
 use crate::connect::PgDriver;
 use crate::error::{Error, ErrorKind, Fault, Outcome};
@@ -75,13 +78,15 @@ pub struct Caller<'a> {
     pub(crate) knowledge: &'a Knowledge,
     pub(crate) lane: Lane<'a>,
     pub(crate) options: CallOptions,
+    /// The savepoint whose handle it is.
+    pub(crate) savepoint: Option<u32>,
     /// Runs on behalf of a call that has the turn on its lease.
     pub(crate) has_turn: bool,
 }
 
 impl<'a> Caller<'a> {
     pub(crate) fn new(knowledge: &'a Knowledge, lane: Lane<'a>) -> Self {
-        Self { knowledge, lane, options: CallOptions::new(), has_turn: false }
+        Self { knowledge, lane, options: CallOptions::new(), savepoint: None, has_turn: false }
     }
 
     pub(crate) async fn query<R: FromRow>(
@@ -312,28 +317,18 @@ impl<'a> Caller<'a> {
     async fn take_turn(self, call: &Call<'a, PgDriver>, deadline: Instant) -> Result<Turn<'a>, Fault> {
         let turn = call.take_turn(deadline).await?;
         if !self.has_turn {
-            self.undo_dropped(deadline).await?;
+            self.undo_dropped(call, deadline).await?;
+            self.check_savepoint()?;
         }
         Ok(turn)
-    }
-
-    /// Undoes what was done since a savepoint that was dropped.
-    async fn undo_dropped(self, deadline: Instant) -> Result<(), Fault> {
-        if let Lane::Leased(leased) = self.lane
-            && let Some(number) = leased.savepoints.to_undo()
-        {
-            let back = Request::script(back(number), true);
-            self.lane.submit(back, deadline).await?;
-            leased.undone_since(number);
-        }
-        Ok(())
     }
 
     /// Commits a transaction, unless the server turns that into a rollback. `None`: nothing had been sent.
     pub(crate) async fn commit(self) -> Result<Option<Ran>, Fault> {
         let deadline = self.deadline();
         let call = self.begin_call();
-        let _turn = self.take_turn(&call, deadline).await?;
+        let _turn = call.take_turn(deadline).await?;
+        self.undo_what_is_not_kept(deadline).await?;
         call.set_last();
         if self.takes_back_opening() {
             return Ok(None);
@@ -365,6 +360,14 @@ impl<'a> Caller<'a> {
         if self.has_turn { Call::begin_within(self.lane) } else { Call::begin(self.lane) }
     }
 
+    /// Refuses what is asked of a savepoint that is over.
+    fn check_savepoint(self) -> Result<(), Fault> {
+        match (self.lane, self.savepoint) {
+            (Lane::Leased(leased), Some(number)) => leased.check_savepoint(number),
+            _ => Ok(()),
+        }
+    }
+
     fn check_class(self, class: Class) -> Result<(), Fault> {
         if let Lane::Leased(leased) = self.lane {
             leased.check_not_over()?;
@@ -381,14 +384,6 @@ impl<'a> Caller<'a> {
             (Class::Plain, _) | (_, Lane::Leased(_)) => Ok(()),
         }
     }
-}
-
-/// What the names of savepoints begin with; a number follows. Those that are set by text may have any other name.
-pub(crate) const SAVEPOINT: &str = "pipeline_savepoint_";
-
-/// What undoes everything since a savepoint; sent twice, it does no more than once.
-pub(crate) fn back(number: u32) -> String {
-    format!("ROLLBACK TO SAVEPOINT {SAVEPOINT}{number}")
 }
 
 /// What may still be tried once more.

@@ -87,6 +87,14 @@ impl<'a, D: Driver> Lane<'a, D> {
         }
     }
 
+    /// Since which savepoint everything is to be undone, whoever asked for it.
+    pub fn to_undo(self) -> Option<u32> {
+        match self {
+            Self::Shared(_) => None,
+            Self::Leased(leased) => leased.savepoints.to_undo(usize::MAX),
+        }
+    }
+
     /// Sends a request and waits for its answer, whoever has the turn.
     pub async fn submit(self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
         match self {
@@ -104,6 +112,8 @@ pub struct Leased<D: Driver> {
     pub takes: Takes,
     /// Its savepoints.
     pub savepoints: Savepoints,
+    /// Calls that were begun, also those that are over: who was first.
+    begun: AtomicUsize,
     /// Calls under way: only one that is alone may be run again without changing the order.
     calls: AtomicUsize,
     /// Requests that have had their place, also of calls that are gone.
@@ -139,6 +149,7 @@ impl<D: Driver> Leased<D> {
             lease,
             takes,
             savepoints: Savepoints::default(),
+            begun: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             placed: AtomicUsize::new(0),
             order: Mutex::new(()),
@@ -170,10 +181,27 @@ impl<D: Driver> Leased<D> {
         self.may_retry.load(Ordering::Acquire)
     }
 
+    /// What was done since a savepoint is to be undone, behind the calls that were made before and before anything else.
+    /// Nothing, when it is over.
+    pub fn undo_since(&self, savepoint: u32) {
+        self.savepoints.undo_since(savepoint, self.begun.load(Ordering::Acquire));
+    }
+
     /// What was done since a savepoint is undone, and with it what the server said of statements since.
     pub fn undone_since(&self, savepoint: u32) {
         self.savepoints.undone_since(savepoint);
         self.may_retry.store(false, Ordering::Release);
+    }
+
+    /// Fails when a savepoint is over: what follows would not be part of it.
+    pub fn check_savepoint(&self, number: u32) -> Result<(), Fault<D>> {
+        if self.savepoints.is_open(number) {
+            return Ok(());
+        }
+        Err(not_here(
+            "this savepoint was rolled back together with an earlier one that it was inside of; go on with the \
+             transaction, or with a new savepoint",
+        ))
     }
 
     /// Whether a call has begun something of several steps and not ended it: the next call ends it first. What it is,
@@ -205,6 +233,8 @@ impl<D: Driver> Leased<D> {
 /// A call under way.
 pub struct Call<'a, D: Driver> {
     lane: Lane<'a, D>,
+    /// How many were begun before it.
+    number: usize,
     /// It is part of another call, which has the turn.
     within: bool,
     /// Requests of it that have no answer yet.
@@ -216,10 +246,12 @@ pub struct Call<'a, D: Driver> {
 impl<'a, D: Driver> Call<'a, D> {
     /// Begins a call.
     pub fn begin(lane: Lane<'a, D>) -> Self {
+        let mut number = 0;
         if let Lane::Leased(leased) = lane {
             leased.calls.fetch_add(1, Ordering::AcqRel);
+            number = leased.begun.fetch_add(1, Ordering::AcqRel);
         }
-        Self { lane, within: false, open: 0, place: 0 }
+        Self { lane, number, within: false, open: 0, place: 0 }
     }
 
     /// Begins a call on behalf of one that has the turn.
@@ -227,6 +259,12 @@ impl<'a, D: Driver> Call<'a, D> {
         let mut call = Self::begin(lane);
         call.within = true;
         call
+    }
+
+    /// Since which savepoint everything is to be undone before its request is sent.
+    pub fn to_undo(&self) -> Option<u32> {
+        let Lane::Leased(leased) = self.lane else { return None };
+        if self.within { None } else { leased.savepoints.to_undo(self.number) }
     }
 
     /// Running it again changes no order: nobody else is under way, and no request was placed behind its own, whose
@@ -396,6 +434,22 @@ pub fn ends_transaction<S: ServerError>() -> Error<S> {
 #[cold]
 pub fn not_here<S: ServerError>(message: &'static str) -> Error<S> {
     Error::new(ErrorKind::SessionState, Outcome::NotSent, message)
+}
+
+/// What was to be undone before a request could not be undone: the request was not sent.
+#[cold]
+pub fn not_undone<S: ServerError>(error: Error<S>) -> Error<S> {
+    match error.outcome() {
+        // The whole was undone, or is over: its own words say so.
+        Outcome::NotSent => return error,
+        Outcome::Failed if error.is_retryable() => return error,
+        Outcome::Failed => error,
+        Outcome::Unknown | Outcome::Completed => error.with_outcome(Outcome::NotSent),
+    }
+    .context(
+        "this was not sent, because a savepoint that was dropped before could not be rolled back; roll the transaction \
+         back",
+    )
 }
 
 /// An answer that does not belong to its request: a fault of the driver's.

@@ -15,6 +15,7 @@ pub mod call;
 pub mod config;
 pub mod error;
 pub mod estimate;
+pub mod held;
 pub mod lease;
 pub mod options;
 pub mod pool;

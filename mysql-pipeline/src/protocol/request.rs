@@ -51,6 +51,11 @@ impl Request {
         Self::new(What::Query(text.into()))
     }
 
+    /// A text that is part of a transaction, and whose rows are not wanted.
+    pub(crate) fn part(text: impl Into<Bytes>) -> Self {
+        Self { part: true, rows: false, ..Self::query(text) }
+    }
+
     /// A request of the engine's, to put the session right.
     pub(crate) fn own(what: What) -> Self {
         Self { own: true, ..Self::new(what) }

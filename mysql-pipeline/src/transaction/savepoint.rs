@@ -10,15 +10,20 @@
 //! words.
 
 use crate::batch::Batch;
-use crate::caller::{Caller, SAVEPOINT, back};
+use crate::caller::{Caller, Held};
 use crate::client::{client, sealed::Sealed};
-use crate::error::{Error, Outcome};
+use crate::error::Error;
 use crate::transaction::Transaction;
 
 /// A part of a transaction that can be undone alone; see [`Transaction::savepoint`].
 ///
 /// Dropped without [`commit`](Self::commit), it is rolled back, before anything else of the transaction is sent, and
-/// with it whatever was asked of the transaction since it was set. Whether that succeeds, what follows tells.
+/// with it whatever was asked of the transaction since it was set. Whether that succeeds, what follows tells. So is one
+/// that is still there when its transaction is committed.
+///
+/// Savepoints may overlap, and end in any order: the later one is inside of the earlier. When the earlier one is rolled
+/// back, the later one is over, and calls of it are refused; when the earlier one is kept, the later one goes on.
+///
 /// A deadlock (1213) inside of it undoes the whole transaction, as MySQL has it: then every further call says so.
 ///
 /// ```no_run
@@ -33,54 +38,39 @@ use crate::transaction::Transaction;
 #[must_use = "a savepoint that is dropped without commit() is rolled back"]
 pub struct Savepoint<'a> {
     transaction: &'a Transaction,
-    number: u32,
-    /// It was released or rolled back.
-    over: bool,
+    held: Held<'a>,
 }
 
 impl<'a> Savepoint<'a> {
-    pub(super) async fn set(transaction: &'a Transaction) -> Result<Self, Error> {
-        let number = transaction.leased.savepoints.next();
-        // Until it is known to be there, there is nothing to undo.
-        let mut savepoint = Self { transaction, number, over: true };
-        savepoint.say(format!("SAVEPOINT {SAVEPOINT}{number}")).await?;
-        savepoint.over = false;
-        Ok(savepoint)
+    pub(super) async fn set(transaction: &'a Transaction, within: Caller<'a>) -> Result<Self, Error> {
+        Ok(Self { transaction, held: within.set_savepoint().await? })
     }
 
-    /// Keeps what was done since, as part of the transaction.
+    /// Keeps what was done since, as part of the transaction, or of the savepoint that it is inside of.
     ///
     /// Cancel safe: it is kept, whenever the future is dropped.
     ///
     /// # Errors
     ///
-    /// What the server refuses: then it is rolled back. Deadlines and lost connections: then it is kept as long as the
-    /// transaction is.
+    /// What the server refuses: then it is rolled back. [`SessionState`](crate::ErrorKind::SessionState) when it was
+    /// rolled back before, together with one that it is inside of. Deadlines and lost connections: then it is kept as
+    /// long as the transaction is.
     pub fn commit(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<'a> {
-        // Whether or not the server hears of it: what is not undone is kept.
-        self.over = true;
-        self.release()
+        self.held.keep();
+        let caller = self.transaction.caller().of_savepoint(self.held.number());
+        async move { Ok(caller.keep(self.held).await?) }
     }
 
-    async fn release(mut self) -> Result<(), Error> {
-        let released = self.say(format!("RELEASE SAVEPOINT {SAVEPOINT}{}", self.number)).await;
-        if released.as_ref().is_err_and(|error| error.outcome() == Outcome::Failed) {
-            self.over = false;
-        }
-        released
-    }
-
-    /// Undoes what was done since, and waits until the server has confirmed it. Dropping does the same later. Cancel
-    /// safe: it is undone, whenever the future is dropped.
+    /// Undoes what was done since, and waits until the server has confirmed it; also when that is so already, because one
+    /// that it is inside of was rolled back. Dropping does the same later. Cancel safe: it is undone once, and before
+    /// anything that is asked later, whenever the future is dropped.
     ///
     /// # Errors
     ///
-    /// When the connection was lost, or the transaction was undone as a whole.
-    pub async fn rollback(mut self) -> Result<(), Error> {
-        self.say(back(self.number)).await?;
-        self.over = true;
-        self.transaction.leased.undone_since(self.number);
-        Ok(())
+    /// When the connection was lost, or the transaction was undone as a whole. Deadlines, and what the server refuses:
+    /// then nothing more is sent in this transaction before it is undone.
+    pub async fn rollback(self) -> Result<(), Error> {
+        Ok(self.transaction.caller().undo(self.held).await?)
     }
 
     /// A part of this part.
@@ -89,30 +79,18 @@ impl<'a> Savepoint<'a> {
     ///
     /// As [`Transaction::savepoint`].
     pub async fn savepoint(&self) -> Result<Savepoint<'_>, Error> {
-        Savepoint::set(self.transaction).await
+        Savepoint::set(self.transaction, self.caller()).await
     }
 
     /// Statements sent in one go.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(self.caller())
     }
-
-    async fn say(&self, text: String) -> Result<(), Error> {
-        Ok(self.caller().say(text).await?)
-    }
-}
-
-impl Drop for Savepoint<'_> {
-    fn drop(&mut self) {
-        if !self.over {
-            self.transaction.leased.savepoints.undo_since(self.number);
-        }
-    }
 }
 
 impl Sealed for Savepoint<'_> {
     fn caller(&self) -> Caller<'_> {
-        self.transaction.caller()
+        self.transaction.caller().of_savepoint(self.held.number())
     }
 }
 
@@ -120,6 +98,6 @@ client!(Savepoint<'a>, {'a});
 
 impl std::fmt::Debug for Savepoint<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Savepoint").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Savepoint").field("number", &self.held.number()).finish_non_exhaustive()
     }
 }

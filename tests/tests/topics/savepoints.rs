@@ -1,9 +1,23 @@
 //! Parts of a transaction: kept, undone by word or by being dropped, and parts of parts.
 
-use integration_tests::poll_then_drop;
+use std::task::Poll;
 
-use super::side::{Client, Error, Pool, Transaction, drop_table, pool, sql, table};
+use integration_tests::poll_then_drop;
+use tokio::sync::Notify;
+
+use super::side::{
+    Client, Error, ErrorKind, Outcome, Pool, Savepoint, Transaction, drop_table, pool, sql, table,
+};
 use super::transactions::{COLUMNS, NOTHING, insert, values};
+
+/// Polls a future once, without waiting to be woken.
+async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+    std::future::poll_fn(|cx| match std::pin::Pin::new(&mut future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
 
 async fn begin(pool: &Pool, topic: &str) -> (Transaction, String, String) {
     let table = table(pool, topic, COLUMNS).await;
@@ -185,4 +199,232 @@ async fn a_part_is_a_client_and_has_batches() {
     assert_eq!(batch.execute().await.expect("a batch").len(), 2);
     part.commit().await.expect("kept");
     end(pool, tx, &table, &[1, 2, 3]).await;
+}
+
+/// A rollback that is dropped, at whatever point, is done once and in its place: what was asked behind it stays.
+#[tokio::test]
+async fn a_rollback_dropped_at_any_poll_undoes_once_and_in_its_place() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "once").await;
+    tx.execute(&insert, (0,)).await.expect("known from here on");
+    let mut expected = vec![0];
+    for polls in 0..8 {
+        let n = |i: i32| 10 * (polls + 1) + i;
+        let part = tx.savepoint().await.expect("a savepoint");
+        part.execute(&insert, (n(0),)).await.expect("a write");
+        let mut rollback = Box::pin(part.rollback());
+        let mut done = poll_then_drop(&mut rollback, polls as u64 / 2).await;
+        // And once more, without waiting for what that leads to.
+        if done.is_none() && polls % 2 == 1 {
+            done = poll_once(&mut rollback).await;
+        }
+        let mut behind = Box::pin(tx.execute(&insert, (n(1),)));
+        let early = poll_once(&mut behind).await;
+        drop(rollback);
+        match early {
+            Some(done) => done,
+            None => behind.await,
+        }
+        .expect("the transaction goes on");
+        tx.execute(&insert, (n(2),)).await.expect("the transaction goes on");
+        if let Some(done) = done {
+            done.expect("rolled back");
+        }
+        // A rollback that was never polled was not asked for before the first of them, but when it was dropped.
+        expected.extend((if polls == 0 { 2..3 } else { 1..3 }).map(n));
+    }
+    end(pool, tx, &table, &expected).await;
+}
+
+/// The same without anything behind it but the next part, and COMMIT.
+#[tokio::test]
+async fn a_part_ended_half_way_leaves_the_next_one_alone() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "next_one").await;
+    tx.execute(&insert, (0,)).await.expect("known from here on");
+    let mut expected = vec![0];
+    for polls in 0..8 {
+        let n = |i: i32| 10 * (polls + 1) + i;
+        let outer = tx.savepoint().await.expect("a savepoint");
+        outer.execute(&insert, (n(0),)).await.expect("a write");
+        let undone = outer.savepoint().await.expect("a part of a part");
+        undone.execute(&insert, (n(1),)).await.expect("a write");
+        poll_then_drop(undone.rollback(), polls as u64).await;
+        let kept = outer.savepoint().await.expect("a part of a part");
+        kept.execute(&insert, (n(2),)).await.expect("a write");
+        poll_then_drop(kept.commit(), polls as u64).await;
+        let last = outer.savepoint().await.expect("a part of a part");
+        last.execute(&insert, (n(3),)).await.expect("a write");
+        last.commit().await.expect("kept");
+        poll_then_drop(outer.commit(), polls as u64).await;
+        expected.extend([n(0), n(2), n(3)]);
+    }
+    let last = tx.savepoint().await.expect("a savepoint");
+    last.execute(&insert, (1_000,)).await.expect("a write");
+    poll_then_drop(last.rollback(), 1).await;
+    end(pool, tx, &table, &expected).await;
+}
+
+/// How a part is ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Commit,
+    Rollback,
+    Drop,
+}
+
+impl End {
+    async fn end(self, part: Savepoint<'_>) -> Result<(), Error> {
+        match self {
+            Self::Commit => part.commit().await,
+            Self::Rollback => part.rollback().await,
+            Self::Drop => {
+                drop(part);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn is_over(error: &Error) {
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::SessionState, Outcome::NotSent), "{error}");
+    assert!(error.to_string().contains("this savepoint was rolled back"), "{error}");
+}
+
+/// The later one is inside of the earlier, whichever is ended first, and the server is asked for nothing that it does
+/// not have.
+#[tokio::test]
+async fn parts_that_overlap_end_in_any_order() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "overlap").await;
+    let mut expected = Vec::new();
+    let mut n = 0;
+    for outer_ends in [End::Commit, End::Rollback, End::Drop] {
+        for inner_ends in [End::Commit, End::Rollback, End::Drop] {
+            let what = format!("{outer_ends:?}, {inner_ends:?}");
+            n += 10;
+            let outer = tx.savepoint().await.expect("a savepoint");
+            outer.execute(&insert, (n,)).await.expect("a write");
+            let inner = tx.savepoint().await.expect("a savepoint");
+            inner.execute(&insert, (n + 1,)).await.expect("a write");
+            outer_ends.end(outer).await.expect(&what);
+            let outer_stays = outer_ends == End::Commit;
+            if outer_stays {
+                inner.execute(&insert, (n + 2,)).await.expect("it is still there");
+                expected.push(n);
+                if inner_ends == End::Commit {
+                    expected.extend([n + 1, n + 2]);
+                }
+                inner_ends.end(inner).await.expect(&what);
+            } else {
+                is_over(&inner.execute(&insert, (n + 2,)).await.map(drop).expect_err(&what));
+                is_over(&inner.savepoint().await.map(drop).expect_err(&what));
+                let mut batch = inner.batch();
+                batch.push(&insert, (n + 2,));
+                is_over(&batch.execute().await.map(drop).expect_err(&what));
+                let ended = inner_ends.end(inner).await;
+                match inner_ends {
+                    End::Commit => is_over(&ended.expect_err(&what)),
+                    // What was asked for is so already.
+                    End::Rollback | End::Drop => ended.expect(&what),
+                }
+            }
+            tx.execute(&insert, (n + 3,)).await.expect("the transaction goes on");
+            expected.push(n + 3);
+        }
+    }
+    end(pool, tx, &table, &expected).await;
+}
+
+/// The outer part is dropped while the inner one is being set: there is nothing that the inner one could undo.
+#[tokio::test]
+async fn a_part_set_while_the_outer_one_is_undone_is_over_or_its_own() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "being_set").await;
+    tx.execute(&insert, (0,)).await.expect("known from here on");
+    let mut expected = vec![0];
+    for polls in 0..6 {
+        let n = |i: i32| 10 * (polls + 1) + i;
+        let outer = tx.savepoint().await.expect("a savepoint");
+        outer.execute(&insert, (n(0),)).await.expect("a write");
+        let mut setting = Box::pin(tx.savepoint());
+        let mut set = poll_then_drop(&mut setting, polls as u64 / 2).await;
+        if set.is_none() && polls % 2 == 1 {
+            set = poll_once(&mut setting).await;
+        }
+        drop(outer);
+        let inner = match set {
+            Some(inner) => inner,
+            None => setting.await,
+        }
+        .expect("set");
+        match inner.execute(&insert, (n(1),)).await {
+            Ok(_) => drop(inner),
+            Err(error) => {
+                is_over(&error);
+                is_over(&inner.commit().await.expect_err("it is over"));
+            }
+        }
+        tx.execute(&insert, (n(2),)).await.expect("the transaction goes on");
+        expected.push(n(2));
+    }
+    end(pool, tx, &table, &expected).await;
+}
+
+/// What was asked of the transaction before a part was dropped came since it was set, also what has no place yet.
+#[tokio::test]
+async fn what_waited_for_its_place_when_a_part_was_dropped_is_undone_with_it() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "waited").await;
+    tx.execute(&insert, (0,)).await.expect("known from here on");
+    let part = tx.savepoint().await.expect("a savepoint");
+    part.execute(&insert, (1,)).await.expect("a write");
+    // The first rolls a part back, and what follows waits until that is done.
+    let first = tx.savepoint().await.expect("a savepoint");
+    let mut rollback = Box::pin(first.rollback());
+    assert!(poll_once(&mut rollback).await.is_none(), "on its way");
+    let mut waits = Box::pin(tx.execute(&insert, (2,)));
+    assert!(poll_once(&mut waits).await.is_none(), "behind it");
+    drop(part);
+    rollback.await.expect("rolled back");
+    waits.await.expect("it ran");
+    tx.execute(&insert, (3,)).await.expect("a write behind it");
+    end(pool, tx, &table, &[0, 3]).await;
+}
+
+/// A handle in another task outlives the work: what it has not asked to keep is not kept.
+#[tokio::test]
+async fn a_part_that_is_open_when_its_work_is_committed_is_not_kept() {
+    let pool = pool().await;
+    let table = table(&pool, "outlives", COLUMNS).await;
+    let insert = insert(&table);
+    let (gives, mut takes) = tokio::sync::mpsc::unbounded_channel();
+    let (is_set, is_over) = (Notify::new(), Notify::new());
+    let work = pool.transaction().run(|tx| {
+        gives.send(tx).expect("somebody takes it");
+        let is_set = &is_set;
+        async move {
+            is_set.notified().await;
+            Ok::<_, Error>(())
+        }
+    });
+    let other = async {
+        let tx = takes.recv().await.expect("a handle");
+        let kept = tx.savepoint().await.expect("a savepoint");
+        kept.execute(&insert, (1,)).await.expect("a write");
+        kept.commit().await.expect("kept");
+        let open = tx.savepoint().await.expect("a savepoint");
+        open.execute(&insert, (2,)).await.expect("a write");
+        is_set.notify_one();
+        is_over.notified().await;
+        drop(open);
+    };
+    let work = async {
+        work.await.expect("committed");
+        is_over.notify_one();
+    };
+    tokio::join!(work, other);
+    assert_eq!(values(&pool, &table).await, [1]);
+    drop_table(&pool, &table).await;
+    pool.close().await;
 }
