@@ -221,3 +221,14 @@ pub fn last_word() -> (Vec<u8>, &'static str) {
 pub fn unasked() -> Vec<Vec<u8>> {
     vec![packet(7, OK), number_row(9, 9), packet(3, END), packet(5, b"\x01")]
 }
+
+/// What a server says without end: rows. (It says nothing unasked while it works.)
+pub fn chatter() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let [begin, rows, _] = many_rows();
+    vec![(begin, rows)]
+}
+
+/// What a server says from the first byte to the last of the connection phase.
+pub fn connection_phase() -> Vec<Vec<u8>> {
+    vec![handshake(), greeting()]
+}

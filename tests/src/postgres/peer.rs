@@ -216,3 +216,22 @@ pub fn unasked() -> Vec<Vec<u8>> {
         [&message(b'2', b"")[..], &nine, READY].concat(),
     ]
 }
+
+/// What a server says without being asked for it while it works, and what it goes on saying without end.
+pub fn chatter() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let notice = message(b'N', format!("SNOTICE\0VNOTICE\0C00000\0M{}\0\0", "x".repeat(1_000)).as_bytes());
+    let notification = message(b'A', b"\0\0\0\x01channel\0payload\0");
+    let reports = message(b'S', b"TimeZone\0UTC\0");
+    let bound = message(b'2', b"");
+    let [begin, rows, _] = many_rows();
+    vec![
+        (Vec::new(), notice.repeat(60)),
+        (bound, [notification, reports].concat().repeat(1_000)),
+        (begin, rows),
+    ]
+}
+
+/// What a server says from the first byte to the last of the connection phase.
+pub fn connection_phase() -> Vec<Vec<u8>> {
+    vec![greeting()]
+}

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use integration_tests::eventually;
 
 use super::side::peer::{
-    self, Asked, Peer, Talk, announced_row, answer, garbage, greeting, last_word, many_rows, other_protocols,
-    refusals, strange_demands, unasked,
+    self, Asked, Peer, Talk, announced_row, answer, chatter, connection_phase, garbage, greeting, last_word,
+    many_rows, other_protocols, refusals, strange_demands, unasked,
 };
 use super::side::{CallOptions, Connection, Error, ErrorKind, Outcome, Phase, Pool, sql};
 
@@ -294,6 +294,59 @@ async fn a_server_that_never_greets_runs_into_connect_timeout() {
 }
 
 #[tokio::test]
+async fn a_server_that_falls_silent_at_any_byte_of_the_connection_phase_runs_into_connect_timeout() {
+    let limit = Duration::from_secs(1);
+    let whole = connection_phase();
+    let lengths = whole.iter().map(Vec::len);
+    // The last part whole is a connection; then the first thing that is asked is not answered.
+    let ends = lengths.enumerate().flat_map(|(part, length)| (0..length).map(move |end| (part, end)));
+    let ends = ends.chain([(whole.len(), 0)]);
+    let attempts: Vec<_> = ends
+        .map(|(part, end)| {
+            let mut said = whole.clone();
+            said.truncate(part + 1);
+            if let Some(last) = said.get_mut(part) {
+                last.truncate(end);
+            }
+            tokio::spawn(async move {
+                let peer = Peer::start(move |mut talk, number| {
+                    let said = said.clone();
+                    async move {
+                        if number > 1 {
+                            talk.greet().await?;
+                            return talk.serve().await;
+                        }
+                        for part in said {
+                            talk.say(&part).await?;
+                        }
+                        talk.freeze().await
+                    }
+                })
+                .await;
+                let config = peer.config().setup(["SET a = 1"]).connect_timeout(limit);
+                let began = Instant::now();
+                let error = Connection::connect(config.clone()).await.expect_err("silence");
+                let what = format!("part {part}, byte {end}: {error}");
+                assert_eq!(
+                    (error.kind(), error.phase()),
+                    (ErrorKind::Timeout, Some(Phase::Connect)),
+                    "{what}"
+                );
+                assert_eq!(error.outcome(), Outcome::NotSent, "{what}");
+                assert!(began.elapsed() < 5 * limit, "{what}");
+                // A pool goes on to the next attempt.
+                let pool =
+                    Pool::builder(config).connections(1).connect_lazy().expect("options that can be used");
+                heals(&pool).await;
+            })
+        })
+        .collect();
+    for attempt in attempts {
+        attempt.await.expect("as expected");
+    }
+}
+
+#[tokio::test]
 async fn an_endless_answer_is_bounded_and_fails_alone() {
     let peer = odd_once(|mut talk| async move {
         talk.greet().await?;
@@ -322,6 +375,44 @@ async fn an_endless_answer_is_bounded_and_fails_alone() {
     assert_eq!(seven(&pool).await.expect("a row"), 7);
     assert_eq!(peer.accepted(), 1);
     pool.close().await;
+}
+
+/// However fast the bytes come: neither a deadline nor others that the thread serves wait for their end.
+#[tokio::test]
+async fn an_answer_without_end_is_over_at_its_deadline_and_the_connection_is_given_up() {
+    for endless in chatter() {
+        let peer = odd_once(move |mut talk| {
+            let (begin, again) = endless.clone();
+            async move {
+                talk.greet().await?;
+                hear_run(&mut talk).await?;
+                talk.say(&begin).await?;
+                loop {
+                    talk.say(&again).await?;
+                }
+            }
+        })
+        .await;
+        let builder = Pool::builder(peer.config()).connections(1).max_answer_bytes(1 << 20);
+        let pool = builder.stall_timeout(Duration::from_millis(500)).connect().await.expect("a pool");
+        let view = pool.with(CallOptions::new().timeout(Duration::from_secs(1)));
+        let began = Instant::now();
+        let ticks = tokio::spawn(async move {
+            let mut ticks = 0;
+            while began.elapsed() < Duration::from_secs(1) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                ticks += 1;
+            }
+            ticks
+        });
+        let error = view.query_one::<(i32,)>("SELECT 7", ()).await.expect_err("it never ends");
+        assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Answer)), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        assert!(ticks.await.expect("no panic") > 5, "others run meanwhile");
+        assert!(pool.stats().answer_bytes <= 1 << 20);
+        heals(&pool).await;
+        assert!(peer.accepted() >= 2, "the connection that never ends was given up");
+    }
 }
 
 #[tokio::test]

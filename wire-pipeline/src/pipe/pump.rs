@@ -32,6 +32,8 @@ const HOT: Duration = Duration::from_millis(2);
 const TRUSTED: Duration = Duration::from_secs(5);
 /// Who was not polled for longer than this asks the operating system before it believes that nothing has come.
 const HELD_UP: Duration = Duration::from_millis(500);
+/// Turns in a row before others on the thread have theirs.
+const TURNS: usize = 16;
 /// Reads in a row before the pump writes again.
 const READS_IN_A_ROW: usize = 16;
 
@@ -70,6 +72,8 @@ pub(crate) struct Pump<'a, D: Driver> {
     retiring: bool,
     tick: Pin<Box<Sleep>>,
     ticking: bool,
+    /// When it last did what goes by the clock.
+    ticked_at: Instant,
     /// When it was polled last.
     polled_at: Instant,
     /// It was not polled for long: the runtime may not have looked yet at what has come meanwhile.
@@ -114,6 +118,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             retiring: false,
             tick: Box::pin(sleep_until(now + TICK)),
             ticking: false,
+            ticked_at: now,
             polled_at: now,
             held_up: false,
             unflushed: false,
@@ -183,7 +188,7 @@ impl<'a, D: Driver> Pump<'a, D> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End<D>> {
         self.pipe.waker.register(cx.waker());
-        loop {
+        for _ in 0..TURNS {
             let now = Instant::now();
             let received = self.read(cx, now);
             self.deliver();
@@ -212,13 +217,19 @@ impl<'a, D: Driver> Pump<'a, D> {
                 Ok(wrote) => progress |= wrote,
                 Err(error) => return Poll::Ready(End::Lost(self.hear_out(cx, now).unwrap_or(error))),
             }
-            if !progress {
-                ready!(self.poll_tick(cx));
+            // The clock goes on also where bytes come without end.
+            if !progress || now.saturating_duration_since(self.ticked_at) >= TICK {
+                if !progress {
+                    ready!(self.poll_tick(cx));
+                }
                 if let Err(end) = self.on_tick() {
                     return Poll::Ready(end);
                 }
             }
         }
+        // There is more to do, and others have waited long enough.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Whether something has come that the runtime has not noticed, because the program was stopped or its threads were
@@ -336,6 +347,10 @@ impl<'a, D: Driver> Pump<'a, D> {
         after: Option<LeaseId>,
     ) -> Result<Step, End<D>> {
         let result = match self.core.settled() {
+            // A connection that was never put right has not been made, and nobody's request is on it.
+            None if now >= until && !self.ready => {
+                return Err(End::Lost(faults::connect_timeout(self.shared.options.connect_timeout)));
+            }
             None if now >= until => return Err(End::Lost(faults::not_settled())),
             None => return Ok(Step::Still),
             Some(result) => result,

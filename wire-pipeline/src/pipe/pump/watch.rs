@@ -39,14 +39,14 @@ impl<D: Driver> Pump<'_, D> {
             }
             self.ticking = true;
         }
-        ready!(self.tick.as_mut().poll(cx));
-        self.ticking = false;
-        Poll::Ready(())
+        self.tick.as_mut().poll(cx)
     }
 
     /// Deadlines, and whether the server is too slow for others to wait behind it.
     pub(super) fn on_tick(&mut self) -> Result<(), End<D>> {
         let now = Instant::now();
+        self.ticking = false;
+        self.ticked_at = now;
         self.report(now);
         self.core.expire(now);
         let expired =
