@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
