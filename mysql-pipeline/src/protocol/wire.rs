@@ -8,6 +8,7 @@
 //!  statement not known here     PREPARE ── id ──▶ EXECUTE      only what wants this statement waits
 //!  the first of a transaction   opening ── OK ──▶ EXECUTE      if the opening fails, the statement is not run
 //!  a script                     SET_OPTION, QUERY, SET_OPTION  several statements are allowed for its text alone
+//!  a procedure, in one          SAVEPOINT, EXECUTE, RELEASE    there is none any more if the transaction was ended by it
 //!  the end of a transaction     COMMIT, unless the server has undone it: then nothing is sent, and the asker is told
 //! ```
 //!
@@ -73,12 +74,20 @@ pub(crate) struct MySqlWire {
 
 /// What is known of an open transaction.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is seen by itself")]
 struct Work {
     /// The error with which the server has undone all of it. It goes on working in a new one: nothing that follows
     /// may be committed.
     undone: Option<Arc<DatabaseError>>,
     /// Some statement of it was refused.
     failed: bool,
+    /// A statement has shown that it is open.
+    entered: bool,
+    /// Something else than its handle has ended it: what came before is committed or undone, and what follows is part
+    /// of another one, which nobody commits.
+    ended: bool,
+    /// It was undone while something ran that may have ended it before: what that did may be committed.
+    unsure: bool,
 }
 
 impl MySqlWire {
@@ -116,6 +125,9 @@ impl MySqlWire {
         }
         match &self.work {
             None => Some(not_open()),
+            Some(Work { ended: true, .. }) if request.ends() => Some(ended()),
+            Some(Work { ended: true, .. }) => Some(ended().with_outcome(Outcome::NotSent)),
+            Some(Work { undone: Some(error), unsure: true, .. }) => Some(unsure(error)),
             Some(Work { undone: Some(error), .. }) => Some(undone(error)),
             Some(Work { failed: true, .. }) if matches!(request.what, What::Commit { strict: true }) => {
                 Some(failed_unseen())
@@ -124,11 +136,44 @@ impl MySqlWire {
         }
     }
 
+    /// Frames a request that may be sent.
+    fn frame_allowed(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
+        let Request { what, opening, rows, own, guarded, .. } = request;
+        if let What::Execute { statement, bound } = what {
+            return self.frame_execute(statement, bound, *rows, *guarded, opening, out);
+        }
+        if let Some(text) = opening.take() {
+            return self.frame_opening(&text, out);
+        }
+        let command = match what {
+            What::Script(text) => return self.frame_script(text, *own, *guarded, out),
+            What::Query(text) => {
+                let guard = guarded.then(|| Guard::set(out));
+                let pending = self.pending(Command::new(Kind::Text, command::query(out, text)));
+                let pending = Pending { own: *own, wants_rows: *rows && !*own, ..pending };
+                return Framed::Sent(Guard::release(guard, pending, out));
+            }
+            What::Commit { .. } => {
+                Command::new(Kind::Commit, command::query(out, &Bytes::from_static(b"COMMIT")))
+            }
+            What::Rollback => {
+                Command::new(Kind::Rollback, command::query(out, &Bytes::from_static(b"ROLLBACK")))
+            }
+            What::Execute { .. } | What::Reset => {
+                // From here on the server knows no statement, and what is written from here on must not use one.
+                self.cache.clear();
+                Command::new(Kind::Reset, command::reset_connection(out))
+            }
+        };
+        Framed::Sent(Pending { own: *own, wants_rows: *rows && !*own, ..self.pending(command) })
+    }
+
     fn frame_execute(
         &mut self,
         statement: &Arc<Learned>,
         bound: &Bound,
         rows: bool,
+        guarded: bool,
         opening: &mut Option<Bytes>,
         out: &mut Out,
     ) -> Framed<Self> {
@@ -144,9 +189,12 @@ impl MySqlWire {
         let opening = opening.take().map(|text| Command::new(Kind::Opening, command::query(out, &text)));
         match (found, opening) {
             (Found::Ready(prepared), None) => {
+                let guard = guarded.then(|| Guard::set(out));
                 let sequence = command::execute(out, prepared.id, bound);
                 let kind = Kind::Execute { statement: Arc::clone(statement), id: prepared.id };
-                Framed::Sent(Pending { wants_rows: rows, ..self.pending(Command::new(kind, sequence)) })
+                let pending = self.pending(Command::new(kind, sequence));
+                let pending = Pending { wants_rows: rows, binary: true, ..pending };
+                Framed::Sent(Guard::release(guard, pending, out))
             }
             (Found::Asked(key), None) => Framed::Waits { key },
             (Found::Ready(_) | Found::Asked(_), Some(opening)) => {
@@ -173,11 +221,13 @@ impl MySqlWire {
         Framed::Ahead { pending: self.pending(opening).ahead(key), key }
     }
 
-    fn frame_script(&mut self, text: &Bytes, own: bool, out: &mut Out) -> Framed<Self> {
+    fn frame_script(&mut self, text: &Bytes, own: bool, guarded: bool, out: &mut Out) -> Framed<Self> {
+        let guard = guarded.then(|| Guard::set(out));
         let on = Command::new(Kind::Option, command::multi_statements(out, true));
         let text = Command::new(Kind::Text, command::query(out, text));
         let off = Command::new(Kind::Option, command::multi_statements(out, false));
-        Framed::Sent(Pending { then: smallvec![text, off], own, ..self.pending(on) })
+        let pending = Pending { then: smallvec![text, off], own, ..self.pending(on) };
+        Framed::Sent(Guard::release(guard, pending, out))
     }
 
     fn pending(&self, command: Command) -> Pending {
@@ -186,6 +236,9 @@ impl MySqlWire {
             then: SmallVec::new(),
             key: None,
             own: false,
+            part: false,
+            ended: false,
+            binary: false,
             wants_rows: false,
             number: None,
             error: None,
@@ -297,7 +350,8 @@ impl MySqlWire {
         self.touched |=
             status.session_changed() && !pending.own && !matches!(pending.command.kind, Kind::Opening);
         let (columns, rows) = (std::mem::take(&mut pending.columns), std::mem::take(&mut pending.rows));
-        if pending.key.is_some() || matches!(pending.command.kind, Kind::Option) {
+        if pending.key.is_some() || matches!(pending.command.kind, Kind::Option | Kind::Guard | Kind::Guarded)
+        {
             if columns > 0 {
                 return Err(malformed("rows where none were asked for"));
             }
@@ -323,20 +377,83 @@ impl MySqlWire {
             Kind::Text if pending.own && self.max_packet == usize::MAX => {
                 self.max_packet = pending.number.take().unwrap_or(self.max_packet);
             }
-            Kind::Prepare { .. } | Kind::Execute { .. } | Kind::Text | Kind::Option => {}
+            Kind::Execute { .. } | Kind::Text if pending.part => self.note_status(pending),
+            Kind::Prepare { .. }
+            | Kind::Execute { .. }
+            | Kind::Text
+            | Kind::Rollback
+            | Kind::Option
+            | Kind::Guard
+            | Kind::Guarded => {}
         }
         Ok(pending.command_done())
     }
 
+    /// Once it is open, a transaction is open until it is ended.
+    fn note_status(&mut self, pending: &mut Pending) {
+        let Some(work) = &mut self.work else { return };
+        let open = self.status.in_transaction();
+        if work.entered && !open && work.undone.is_none() && !work.ended {
+            work.ended = true;
+            pending.ended = true;
+        }
+        work.entered |= open;
+    }
+
+    /// There is no savepoint any more: the transaction that it was set in has ended.
+    fn guard_broken(&mut self, pending: &mut Pending) {
+        match &mut self.work {
+            Some(work) if work.undone.is_some() => work.unsure = true,
+            Some(work) if !work.ended => {
+                work.ended = true;
+                pending.ended = true;
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// The answer of a request of which every command is answered.
+    fn conclude(&self, pending: &mut Pending) -> Received<Self> {
+        let received = pending.conclude();
+        let (Received::Answer(answer), true, Some(work)) = (&received, pending.part, &self.work) else {
+            return received;
+        };
+        let server = answer.as_ref().err().and_then(|error| error.server().cloned().map(Arc::new));
+        let fault = match &work.undone {
+            _ if pending.ended && server.is_none() => ended().with_outcome(Outcome::Completed),
+            _ if work.ended => ended(),
+            Some(error) if work.unsure => unsure(error),
+            // What came before it in the same text is undone with everything else.
+            Some(_) => match answer {
+                Err(error) if error.kind() == ErrorKind::Database => {
+                    return Received::Answer(Err(error.clone().with_outcome(Outcome::Failed)));
+                }
+                _ => return received,
+            },
+            None => return received,
+        };
+        Received::Answer(Err(server.into_iter().fold(fault, Fault::with_server)))
+    }
+
     fn command_refused(&mut self, pending: &mut Pending, error: DatabaseError) -> Step {
         match &pending.command.kind {
+            Kind::Guarded => {
+                self.guard_broken(pending);
+                return pending.command_done();
+            }
             Kind::Prepare { statement, key, .. } => self.cache.refused(statement, *key),
             Kind::Execute { statement, id } if error.is_stale() => {
                 let exists = error.number() != 1243;
                 self.cache.forget(statement, *id, exists);
             }
-            Kind::Execute { .. } | Kind::Text | Kind::Opening | Kind::Commit | Kind::Option | Kind::Reset => {
-            }
+            Kind::Execute { .. }
+            | Kind::Text
+            | Kind::Opening
+            | Kind::Commit
+            | Kind::Rollback
+            | Kind::Option
+            | Kind::Guard
+            | Kind::Reset => {}
         }
         if let Some(work) = &mut self.work {
             work.failed |= !error.is_stale() && !error.wants_text();
@@ -365,26 +482,12 @@ impl Wire for MySqlWire {
         if let Some(error) = self.refusal(request) {
             return Framed::Refused(error);
         }
-        let Request { what, opening, rows, own, .. } = request;
-        if let What::Execute { statement, bound } = what {
-            return self.frame_execute(statement, bound, *rows, opening, out);
-        }
-        if let Some(text) = opening.take() {
-            return self.frame_opening(&text, out);
-        }
-        let command = match what {
-            What::Script(text) => return self.frame_script(text, *own, out),
-            What::Query(text) => Command::new(Kind::Text, command::query(out, text)),
-            What::Commit { .. } => {
-                Command::new(Kind::Commit, command::query(out, &Bytes::from_static(b"COMMIT")))
+        match self.frame_allowed(request, out) {
+            Framed::Sent(pending) => {
+                Framed::Sent(Pending { part: request.part || request.ends(), ..pending })
             }
-            What::Execute { .. } | What::Reset => {
-                // From here on the server knows no statement, and what is written from here on must not use one.
-                self.cache.clear();
-                Command::new(Kind::Reset, command::reset_connection(out))
-            }
-        };
-        Framed::Sent(Pending { own: *own, wants_rows: *rows && !*own, ..self.pending(command) })
+            framed => framed,
+        }
     }
 
     fn receive(
@@ -420,7 +523,7 @@ impl Wire for MySqlWire {
             let step = self.packet(pending, packet, header)?;
             input.consume(header.total());
             if step == Step::Complete {
-                return Ok(pending.conclude());
+                return Ok(self.conclude(pending));
             }
         }
     }
@@ -436,6 +539,8 @@ impl Wire for MySqlWire {
     }
 
     fn settle(&mut self, occasion: Occasion) -> Vec<Request> {
+        // What has ended a transaction may have locked tables, or changed what is not tracked.
+        self.touched |= self.work.as_ref().is_some_and(|work| work.ended);
         let reset = match occasion {
             Occasion::Connected | Occasion::ReadOnly => false,
             Occasion::Tainted => self.touched || !self.status.autocommits(),
@@ -477,6 +582,28 @@ impl Wire for MySqlWire {
     }
 }
 
+/// A savepoint around what may end the transaction unseen. Source: MySQL manual, "SAVEPOINT": all savepoints of a
+/// transaction are deleted when it is committed, or rolled back without naming one.
+struct Guard(Command);
+
+impl Guard {
+    fn set(out: &mut Out) -> Self {
+        let text = Bytes::from_static(b"SAVEPOINT pipeline_guard");
+        Self(Command::new(Kind::Guard, command::query(out, &text)))
+    }
+
+    /// Written behind `pending`, whose answers come in between.
+    fn release(guard: Option<Self>, pending: Pending, out: &mut Out) -> Pending {
+        let Some(Self(guard)) = guard else { return pending };
+        let text = Bytes::from_static(b"RELEASE SAVEPOINT pipeline_guard");
+        let release = Command::new(Kind::Guarded, command::query(out, &text));
+        let Pending { command, mut then, .. } = pending;
+        then.insert(0, command);
+        then.push(release);
+        Pending { command: guard, then, ..pending }
+    }
+}
+
 #[cold]
 fn too_large(bytes: usize, limit: usize) -> Fault {
     Fault::new(
@@ -501,6 +628,29 @@ fn undone(error: &Arc<DatabaseError>) -> Fault {
         ErrorKind::Database,
         Outcome::Failed,
         "the server has rolled this transaction back; begin a new one and run all of it again",
+    )
+    .with_server(Arc::clone(error))
+}
+
+/// Something else has ended the transaction that its handle stands for.
+#[cold]
+fn ended() -> Fault {
+    Fault::new(
+        ErrorKind::SessionState,
+        Outcome::Unknown,
+        "a statement ended the transaction behind its handle's back: a procedure, or one that commits by itself; use \
+         commit() or rollback(), or pool.session() for transactions of your own",
+    )
+}
+
+/// The transaction was undone in the middle of what may have committed a part of it.
+#[cold]
+fn unsure(error: &Arc<DatabaseError>) -> Fault {
+    Fault::new(
+        ErrorKind::Database,
+        Outcome::Unknown,
+        "the server has rolled this transaction back while a procedure ran, which may have committed before; look at what \
+         is there before you run it again",
     )
     .with_server(Arc::clone(error))
 }
