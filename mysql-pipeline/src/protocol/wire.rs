@@ -27,6 +27,7 @@
 mod pending;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, W
 
 pub(crate) use pending::Pending;
 use pending::{Command, Kind, Row, State, Step};
+use work::{Guard, Work};
 
 use super::answer::{Answer, ResultSet};
 use super::cache::{Cache, Found};
@@ -70,24 +72,6 @@ pub(crate) struct MySqlWire {
     last_words: Option<Arc<DatabaseError>>,
     /// The server's number for this connection.
     number: Option<u32>,
-}
-
-/// What is known of an open transaction.
-#[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is seen by itself")]
-struct Work {
-    /// The error with which the server has undone all of it. It goes on working in a new one: nothing that follows
-    /// may be committed.
-    undone: Option<Arc<DatabaseError>>,
-    /// Some statement of it was refused.
-    failed: bool,
-    /// A statement has shown that it is open.
-    entered: bool,
-    /// Something else than its handle has ended it: what came before is committed or undone, and what follows is part
-    /// of another one, which nobody commits.
-    ended: bool,
-    /// It was undone while something ran that may have ended it before: what that did may be committed.
-    unsure: bool,
 }
 
 impl MySqlWire {
@@ -124,15 +108,8 @@ impl MySqlWire {
             return None;
         }
         match &self.work {
-            None => Some(not_open()),
-            Some(Work { ended: true, .. }) if request.ends() => Some(ended()),
-            Some(Work { ended: true, .. }) => Some(ended().with_outcome(Outcome::NotSent)),
-            Some(Work { undone: Some(error), unsure: true, .. }) => Some(unsure(error)),
-            Some(Work { undone: Some(error), .. }) => Some(undone(error)),
-            Some(Work { failed: true, .. }) if matches!(request.what, What::Commit { strict: true }) => {
-                Some(failed_unseen())
-            }
-            Some(_) => None,
+            None => Some(work::not_open()),
+            Some(work) => work.refusal(&request.what),
         }
     }
 
@@ -377,7 +354,10 @@ impl MySqlWire {
             Kind::Text if pending.own && self.max_packet == usize::MAX => {
                 self.max_packet = pending.number.take().unwrap_or(self.max_packet);
             }
-            Kind::Execute { .. } | Kind::Text if pending.part => self.note_status(pending),
+            Kind::Execute { .. } | Kind::Text if pending.part => {
+                let ended = self.work.as_mut().is_some_and(|work| work.is_ended_by(status));
+                pending.ended |= ended;
+            }
             Kind::Prepare { .. }
             | Kind::Execute { .. }
             | Kind::Text
@@ -389,56 +369,10 @@ impl MySqlWire {
         Ok(pending.command_done())
     }
 
-    /// Once it is open, a transaction is open until it is ended.
-    fn note_status(&mut self, pending: &mut Pending) {
-        let Some(work) = &mut self.work else { return };
-        let open = self.status.in_transaction();
-        if work.entered && !open && work.undone.is_none() && !work.ended {
-            work.ended = true;
-            pending.ended = true;
-        }
-        work.entered |= open;
-    }
-
-    /// There is no savepoint any more: the transaction that it was set in has ended.
-    fn guard_broken(&mut self, pending: &mut Pending) {
-        match &mut self.work {
-            Some(work) if work.undone.is_some() => work.unsure = true,
-            Some(work) if !work.ended => {
-                work.ended = true;
-                pending.ended = true;
-            }
-            Some(_) | None => {}
-        }
-    }
-
-    /// The answer of a request of which every command is answered.
-    fn conclude(&self, pending: &mut Pending) -> Received<Self> {
-        let received = pending.conclude();
-        let (Received::Answer(answer), true, Some(work)) = (&received, pending.part, &self.work) else {
-            return received;
-        };
-        let server = answer.as_ref().err().and_then(|error| error.server().cloned().map(Arc::new));
-        let fault = match &work.undone {
-            _ if pending.ended && server.is_none() => ended().with_outcome(Outcome::Completed),
-            _ if work.ended => ended(),
-            Some(error) if work.unsure => unsure(error),
-            // What came before it in the same text is undone with everything else.
-            Some(_) => match answer {
-                Err(error) if error.kind() == ErrorKind::Database => {
-                    return Received::Answer(Err(error.clone().with_outcome(Outcome::Failed)));
-                }
-                _ => return received,
-            },
-            None => return received,
-        };
-        Received::Answer(Err(server.into_iter().fold(fault, Fault::with_server)))
-    }
-
     fn command_refused(&mut self, pending: &mut Pending, error: DatabaseError) -> Step {
         match &pending.command.kind {
             Kind::Guarded => {
-                self.guard_broken(pending);
+                pending.ended |= self.work.as_mut().is_some_and(Work::lost_its_guard);
                 return pending.command_done();
             }
             Kind::Prepare { statement, key, .. } => self.cache.refused(statement, *key),
@@ -456,10 +390,7 @@ impl MySqlWire {
             | Kind::Reset => {}
         }
         if let Some(work) = &mut self.work {
-            work.failed |= !error.is_stale() && !error.wants_text();
-            if error.undoes_transaction() && work.undone.is_none() {
-                work.undone = Some(Arc::new(error.clone()));
-            }
+            work.heed(&error);
         }
         let opens = matches!(pending.command.kind, Kind::Opening);
         pending.error.get_or_insert(error);
@@ -523,7 +454,12 @@ impl Wire for MySqlWire {
             let step = self.packet(pending, packet, header)?;
             input.consume(header.total());
             if step == Step::Complete {
-                return Ok(self.conclude(pending));
+                return Ok(match (pending.conclude(), &self.work) {
+                    (Received::Answer(answer), Some(work)) if pending.part => {
+                        Received::Answer(work.told(answer, pending.ended))
+                    }
+                    (received, _) => received,
+                });
             }
         }
     }
@@ -540,7 +476,7 @@ impl Wire for MySqlWire {
 
     fn settle(&mut self, occasion: Occasion) -> Vec<Request> {
         // What has ended a transaction may have locked tables, or changed what is not tracked.
-        self.touched |= self.work.as_ref().is_some_and(|work| work.ended);
+        self.touched |= self.work.as_ref().is_some_and(Work::is_ended);
         let reset = match occasion {
             Occasion::Connected | Occasion::ReadOnly => false,
             Occasion::Tainted => self.touched || !self.status.autocommits(),
@@ -582,28 +518,6 @@ impl Wire for MySqlWire {
     }
 }
 
-/// A savepoint around what may end the transaction unseen. Source: MySQL manual, "SAVEPOINT": all savepoints of a
-/// transaction are deleted when it is committed, or rolled back without naming one.
-struct Guard(Command);
-
-impl Guard {
-    fn set(out: &mut Out) -> Self {
-        let text = Bytes::from_static(b"SAVEPOINT pipeline_guard");
-        Self(Command::new(Kind::Guard, command::query(out, &text)))
-    }
-
-    /// Written behind `pending`, whose answers come in between.
-    fn release(guard: Option<Self>, pending: Pending, out: &mut Out) -> Pending {
-        let Some(Self(guard)) = guard else { return pending };
-        let text = Bytes::from_static(b"RELEASE SAVEPOINT pipeline_guard");
-        let release = Command::new(Kind::Guarded, command::query(out, &text));
-        let Pending { command, mut then, .. } = pending;
-        then.insert(0, command);
-        then.push(release);
-        Pending { command: guard, then, ..pending }
-    }
-}
-
 #[cold]
 fn too_large(bytes: usize, limit: usize) -> Fault {
     Fault::new(
@@ -613,55 +527,6 @@ fn too_large(bytes: usize, limit: usize) -> Fault {
             "the statement and its parameters are {bytes} bytes, and the server takes less than {limit}; raise its \
              max_allowed_packet"
         ),
-    )
-}
-
-#[cold]
-fn not_open() -> Fault {
-    Fault::new(ErrorKind::SessionState, Outcome::NotSent, "the transaction could not be opened, or is over")
-}
-
-/// As when PostgreSQL turns a COMMIT into a ROLLBACK.
-#[cold]
-fn undone(error: &Arc<DatabaseError>) -> Fault {
-    Fault::new(
-        ErrorKind::Database,
-        Outcome::Failed,
-        "the server has rolled this transaction back; begin a new one and run all of it again",
-    )
-    .with_server(Arc::clone(error))
-}
-
-/// Something else has ended the transaction that its handle stands for.
-#[cold]
-fn ended() -> Fault {
-    Fault::new(
-        ErrorKind::SessionState,
-        Outcome::Unknown,
-        "a statement ended the transaction behind its handle's back: a procedure, or one that commits by itself; use \
-         commit() or rollback(), or pool.session() for transactions of your own",
-    )
-}
-
-/// The transaction was undone in the middle of what may have committed a part of it.
-#[cold]
-fn unsure(error: &Arc<DatabaseError>) -> Fault {
-    Fault::new(
-        ErrorKind::Database,
-        Outcome::Unknown,
-        "the server has rolled this transaction back while a procedure ran, which may have committed before; look at what \
-         is there before you run it again",
-    )
-    .with_server(Arc::clone(error))
-}
-
-#[cold]
-fn failed_unseen() -> Fault {
-    Fault::new(
-        ErrorKind::Database,
-        Outcome::Failed,
-        "the transaction is rolled back instead of committed, because an earlier statement of it failed whose answer \
-         was not waited for",
     )
 }
 

@@ -444,7 +444,8 @@ async fn ended(told_at_once: bool) -> Vec<Error> {
 
 async fn undone_in_a_procedure() -> Error {
     let (pool, procedure) = (pool_of(2).await, own_name("undone"));
-    pool.execute(format!("CREATE PROCEDURE {procedure}() {ASKS_AGAIN}"), ()).await.expect("a procedure");
+    let body = format!("COMMIT; {ASKS_AGAIN}");
+    pool.execute(format!("CREATE PROCEDURE {procedure}() BEGIN {body}; END"), ()).await.expect("a procedure");
     let tx = pool.begin().await.expect("a lease");
     let error = failed(tx.execute(format!("CALL {procedure}()"), ()).await);
     drop(tx);

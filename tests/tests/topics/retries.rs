@@ -228,6 +228,44 @@ async fn work_whose_commit_was_not_answered_is_not_run_again() {
     other.close().await;
 }
 
+#[tokio::test]
+async fn every_run_has_the_isolation_and_access_that_were_asked_for() {
+    let (pool, other) = (pool().await, pool().await);
+    let table = table(&pool, "every_run", COLUMNS).await;
+    let insert = insert(&table);
+    let count = format!("SELECT count(*) FROM {table}");
+    let runs = AtomicU32::new(0);
+    pool.transaction()
+        .isolation(Isolation::RepeatableRead)
+        .read_only()
+        .retries(3)
+        .run(async |tx| {
+            let run = runs.fetch_add(1, Ordering::Relaxed);
+            let (before,): (i64,) = tx.query_one(&count, ()).await?;
+            other.execute(&insert, (i32::try_from(run).expect("a few"),)).await?;
+            let (after,): (i64,) = tx.query_one(&count, ()).await?;
+            assert_eq!(
+                (before, after),
+                (i64::from(run), i64::from(run)),
+                "it sees what was there when it began"
+            );
+            let part = tx.savepoint().await?;
+            part.execute(&insert, (100,)).await.expect_err("it may not write");
+            part.rollback().await?;
+            if run < 3 {
+                tx.execute(ASKS_AGAIN, ()).await?;
+            }
+            Ok::<_, Error>(())
+        })
+        .await
+        .expect("done");
+    assert_eq!(runs.load(Ordering::Relaxed), 4);
+    assert_eq!(values(&pool, &table).await, [0, 1, 2, 3]);
+    drop_table(&pool, &table).await;
+    pool.close().await;
+    other.close().await;
+}
+
 /// What work makes of being told that its transaction was ended by other means than its handle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Then {
