@@ -30,7 +30,10 @@ use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
 use crate::protocol::request::{Request, What};
 use crate::row::{FromRow, Row, Rows};
-use crate::statement::{Class, IntoStatement, Learned, Registry, classify_script, without_empty_end};
+use crate::statement::{
+    Class, IntoStatement, Learned, Registry, classify_script, may_end_unseen, script_may_end_unseen,
+    without_empty_end,
+};
 
 /// The result of a statement whose rows are not wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +207,8 @@ impl<'a> Caller<'a> {
             Form::Prepared => Request::execute(learned, bound.clone()),
             Form::Text(text) => Request::query(text.clone()),
         };
-        Request { rows, part: self.lane.transaction().is_some(), ..request }
+        let part = self.lane.transaction().is_some();
+        Request { rows, part, guarded: part && may_end_unseen(&learned.text), ..request }
     }
 
     /// Statements that succeed or fail together: on a pool in a transaction of their own, whose lease names `place`.
@@ -314,7 +318,9 @@ impl<'a> Caller<'a> {
             "" => What::Query(Bytes::from_static(b"DO 0")),
             text => What::Script(Bytes::copy_from_slice(text.as_bytes())),
         };
-        let request = Request { rows: false, part: self.lane.transaction().is_some(), ..Request::new(what) };
+        let part = self.lane.transaction().is_some();
+        let guarded = part && script_may_end_unseen(text);
+        let request = Request { rows: false, part, guarded, ..Request::new(what) };
         match call.submit(request, deadline, turn).await? {
             Answer::Ran(ran) => {
                 Ok(ran.results.last().is_some_and(|result| result.done.status.in_transaction()))
@@ -350,8 +356,8 @@ impl<'a> Caller<'a> {
     }
 
     async fn commit_until(self, deadline: Instant) -> Result<(), Fault> {
-        let call = self.begin_call();
-        let _turn = call.take_turn(deadline).await?;
+        let mut call = self.begin_call();
+        let turn = call.take_turn_to_commit(deadline).await?;
         self.undo_what_is_not_kept(deadline).await?;
         call.set_last();
         if self.takes_back_opening() {
@@ -365,19 +371,19 @@ impl<'a> Caller<'a> {
             self.lane.submit(Request { rows: false, ..Request::query("DO 0") }, deadline).await?;
         }
         let commit = Request { part: true, rows: false, ..Request::new(What::Commit { strict }) };
-        self.lane.submit(commit, deadline).await.map(drop)
+        call.submit(commit, deadline, turn).await.map(drop)
     }
 
     /// Rolls a transaction back, whatever state it is in.
     pub(crate) async fn roll_back(self) -> Result<(), Fault> {
         let deadline = self.deadline();
-        let call = self.begin_call();
-        let _turn = call.take_last_turn(deadline).await?;
+        let mut call = self.begin_call();
+        let turn = call.take_last_turn(deadline).await?;
         if self.takes_back_opening() {
             return Ok(());
         }
-        let request = Request { rows: false, ..Request::query("ROLLBACK") };
-        self.lane.submit(request, deadline).await.map(drop)
+        let request = Request { rows: false, ..Request::new(What::Rollback) };
+        call.submit(request, deadline, turn).await.map(drop)
     }
 
     /// What opens the transaction had not been sent, and is not any more.

@@ -7,7 +7,9 @@ mod class;
 mod registry;
 mod text;
 
-pub(crate) use class::{Class, classify, classify_script, without_empty_end};
+pub(crate) use class::{
+    Class, classify, classify_script, may_end_unseen, script_may_end_unseen, without_empty_end,
+};
 pub(crate) use registry::{Learned, Registry};
 pub(crate) use text::fill;
 pub use wire_pipeline::statement::{IntoStatement, Statement};

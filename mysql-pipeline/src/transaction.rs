@@ -70,9 +70,12 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// When the connection was lost: then the server rolls back by itself.
+    /// When the connection was lost: then the server rolls back by itself. When a script or a procedure has ended the
+    /// transaction before ([`SessionState`](crate::ErrorKind::SessionState)): what came before that stays as it is.
     pub async fn rollback(self) -> Result<(), Error> {
-        self.leased.check_not_over()?;
+        if let Some(ended) = self.leased.ended() {
+            return Err(ended.into());
+        }
         Ok(self.caller().roll_back().await?)
     }
 
@@ -94,7 +97,8 @@ impl Transaction {
     /// # Errors
     ///
     /// What the server refuses: then the statements before the refused one are part of the transaction. A script with
-    /// a statement that ends the transaction ([`SessionState`](crate::ErrorKind::SessionState)) is not sent.
+    /// a statement that ends the transaction ([`SessionState`](crate::ErrorKind::SessionState)) is not sent. A procedure
+    /// that ends it (the same, later): then the handle is of no use any more.
     pub async fn batch_execute(&self, script: &str) -> Result<(), Error> {
         self.caller().script(script).await?;
         Ok(())

@@ -21,7 +21,7 @@ use wire_pipeline::row;
 pub(crate) use savepoint::Held;
 
 use crate::connect::PgDriver;
-use crate::error::{Error, ErrorKind, Fault, Outcome};
+use crate::error::{Error, Fault, Outcome};
 use crate::params::{self, Params};
 use crate::protocol::answer::{Answer, Ran};
 use crate::protocol::request::{Part, Request};
@@ -277,31 +277,25 @@ impl<'a> Caller<'a> {
             Lane::Leased(Leased { takes: Takes::OneScript, .. }) => Request::lone_script(text),
             _ => Request::script(text, self.lane.transaction().is_some()),
         };
-        match call.submit(request, deadline, turn).await {
-            Ok(Answer::Script) => Ok(()),
-            Ok(Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_)) => Err(call::mixed_up()),
-            Err(error) => {
-                if let Some(leased) = self.lane.transaction()
-                    && error.kind() == ErrorKind::SessionState
-                {
-                    leased.set_over();
-                }
-                Err(error)
-            }
+        match call.submit(request, deadline, turn).await? {
+            Answer::Script => Ok(()),
+            Answer::Ran(_) | Answer::Learnt { .. } | Answer::Stale(_) => Err(call::mixed_up()),
         }
     }
 
-    /// Runs a statement whose parameters are known to be none, without looking it up.
+    /// Ends a transaction by a statement that takes no parameters, without looking it up.
     /// `in_transaction`: only while one is open.
-    async fn run_plain(
+    async fn run_end(
         self,
+        mut call: Call<'a, PgDriver>,
         learned: Arc<Learned>,
         in_transaction: bool,
         deadline: Instant,
+        turn: Turn<'a>,
     ) -> Result<Ran, Fault> {
         let bound = params::encode(&(), &[])?;
-        let request = Request::query(learned, bound, false).in_transaction(in_transaction);
-        match self.lane.submit(request, deadline).await? {
+        let request = Request::query(learned, bound, false).in_transaction(in_transaction).ends();
+        match call.submit(request, deadline, turn).await? {
             Answer::Ran(ran) => Ok(ran),
             Answer::Stale(stale) => Err(stale.error),
             Answer::Learnt { .. } | Answer::Script => Err(call::mixed_up()),
@@ -327,24 +321,24 @@ impl<'a> Caller<'a> {
     pub(crate) async fn commit(self) -> Result<Option<Ran>, Fault> {
         let deadline = self.deadline();
         let call = self.begin_call();
-        let _turn = call.take_turn(deadline).await?;
+        let turn = call.take_turn_to_commit(deadline).await?;
         self.undo_what_is_not_kept(deadline).await?;
         call.set_last();
         if self.takes_back_opening() {
             return Ok(None);
         }
-        self.run_plain(Arc::clone(&COMMIT), true, deadline).await.map(Some)
+        self.run_end(call, Arc::clone(&COMMIT), true, deadline, turn).await.map(Some)
     }
 
     /// Rolls a transaction back, whatever state it is in.
     pub(crate) async fn roll_back(self) -> Result<(), Fault> {
         let deadline = self.deadline();
         let call = self.begin_call();
-        let _turn = call.take_last_turn(deadline).await?;
+        let turn = call.take_last_turn(deadline).await?;
         if self.takes_back_opening() {
             return Ok(());
         }
-        self.run_plain(Arc::clone(&ROLLBACK), false, deadline).await.map(drop)
+        self.run_end(call, Arc::clone(&ROLLBACK), false, deadline, turn).await.map(drop)
     }
 
     /// What opens the transaction had not been sent, and is not any more.

@@ -80,6 +80,9 @@
 //! | COMMIT of a transaction that the server has undone, or turned into ROLLBACK | `Database` | `Failed` |
 //! | COMMIT whose answer did not come | `Io` | `Unknown` |
 //! | a handle of a transaction that is over | `SessionState` | `NotSent` |
+//! | a handle of a savepoint that was rolled back with an earlier one | `SessionState` | `NotSent` |
+//! | a script or procedure that ends the transaction it is part of | `SessionState` | `Completed` |
+//! | COMMIT or ROLLBACK of a transaction that was ended so, and `run` of such work | `SessionState` | `Unknown` |
 //! | no or several rows where one was asked for | `RowCount` | `Completed` |
 //! | a value that is not of the type asked for | `Decode` | `Completed` |
 //! | an answer over `max_answer_bytes`, or over what `answer_budget` leaves | `Busy` | `Completed` |

@@ -6,7 +6,7 @@
 mod class;
 mod registry;
 
-pub(crate) use class::{Class, classify};
+pub(crate) use class::{Class, chains, classify};
 pub(crate) use registry::{Ask, Learned, Registry, check_text};
 pub use wire_pipeline::statement::{IntoStatement, Statement};
 pub(crate) use wire_pipeline::statement::{Keyed, StatementKey};

@@ -78,9 +78,12 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// When the connection was lost: then the server rolls back by itself.
+    /// When the connection was lost: then the server rolls back by itself. When a script or a procedure has ended the
+    /// transaction before ([`SessionState`](crate::ErrorKind::SessionState)): what came before that stays as it is.
     pub async fn rollback(self) -> Result<(), Error> {
-        self.leased.check_not_over()?;
+        if let Some(ended) = self.leased.ended() {
+            return Err(ended.into());
+        }
         Ok(self.caller().roll_back().await?)
     }
 

@@ -3,6 +3,7 @@
 //! A driver's call looks its statement up, encodes, submits and decodes; this module is the submitting. Knows what a
 //! call must know of the others on its lease; it must not know what a request says.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -127,8 +128,12 @@ pub struct Leased<D: Driver> {
     half_done: AtomicBool,
     /// The server said of a statement that the whole may succeed when it is run again.
     may_retry: AtomicBool,
+    /// It is not known whether all of it was undone when the server said so.
+    must_not_retry: AtomicBool,
     /// The transaction is over.
     over: AtomicBool,
+    /// What the server's answers said when something else than the handle had ended the transaction.
+    ended: OnceLock<Fault<D>>,
 }
 
 /// What a lease takes besides plain statements.
@@ -156,7 +161,9 @@ impl<D: Driver> Leased<D> {
             unanswered: AtomicBool::new(false),
             half_done: AtomicBool::new(false),
             may_retry: AtomicBool::new(false),
+            must_not_retry: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            ended: OnceLock::new(),
         }
     }
 
@@ -165,20 +172,36 @@ impl<D: Driver> Leased<D> {
         self.unanswered.load(Ordering::Acquire)
     }
 
-    /// Remembers an answer that did not come, and one that asks to run the whole again.
+    /// Remembers an answer that did not come, one that asks to run the whole again, and one that says that the
+    /// transaction was ended.
     fn note(&self, answer: &Result<AnswerOf<D>, Fault<D>>) {
         let Err(error) = answer else { return };
         if error.outcome() == Outcome::Unknown {
             self.unanswered.store(true, Ordering::Release);
         }
         if error.server().is_some_and(ServerError::is_retryable) {
-            self.may_retry.store(true, Ordering::Release);
+            // Of what is not known to be undone nothing is done again.
+            let asked =
+                if error.outcome() == Outcome::Failed { &self.may_retry } else { &self.must_not_retry };
+            asked.store(true, Ordering::Release);
+        }
+        if self.takes == Takes::InTransaction
+            && error.kind() == ErrorKind::SessionState
+            && error.outcome() != Outcome::NotSent
+        {
+            let _ = self.ended.set(error.clone());
+            self.set_over();
         }
     }
 
     /// Whether the server said of a statement that the whole may succeed when it is run again.
     pub fn may_retry(&self) -> bool {
         self.may_retry.load(Ordering::Acquire)
+    }
+
+    /// Whether a part of it may be committed although the server has undone it.
+    pub fn must_not_retry(&self) -> bool {
+        self.must_not_retry.load(Ordering::Acquire)
     }
 
     /// What was done since a savepoint is to be undone, behind the calls that were made before and before anything else.
@@ -215,18 +238,30 @@ impl<D: Driver> Leased<D> {
         self.half_done.store(half_done, Ordering::Release);
     }
 
-    /// The transaction is over: a script has ended it, or its end is about to be sent while somebody may still hold a
-    /// handle of it.
+    /// The transaction is over: something else than its handle has ended it, or its end is about to be sent while
+    /// somebody may still hold a handle of it.
     pub fn set_over(&self) {
         self.over.store(true, Ordering::Release);
     }
 
+    /// Why the transaction can be neither committed nor undone any more, when something else than its handle has ended it.
+    pub fn ended(&self) -> Option<Fault<D>> {
+        let error = self.ended.get()?.clone().with_outcome(Outcome::Unknown);
+        Some(error.context("what this transaction did before it was ended is committed or undone for good"))
+    }
+
     /// Fails when the transaction is over: what follows would not be part of it.
     pub fn check_not_over(&self) -> Result<(), Fault<D>> {
-        if self.over.load(Ordering::Acquire) {
-            return Err(not_here("this transaction is over; begin a new one"));
+        if !self.over.load(Ordering::Acquire) {
+            return Ok(());
         }
-        Ok(())
+        Err(not_here(match self.ended.get() {
+            None => "this transaction is over; begin a new one",
+            Some(_) => {
+                "this transaction is over: a statement of it has ended it, and committed or undone what came before; \
+                 look at what is there, and begin a new one for the rest"
+            }
+        }))
     }
 }
 
@@ -302,6 +337,16 @@ impl<'a, D: Driver> Call<'a, D> {
         let turn = self.wait_for_turn(leased, deadline).await?;
         self.set_last();
         Ok(turn)
+    }
+
+    /// The same for what commits: it fails when something else has ended the transaction.
+    pub async fn take_turn_to_commit(&self, deadline: Instant) -> Result<Turn<'a>, Fault<D>> {
+        let Lane::Leased(leased) = self.lane else { return Ok(Turn(None)) };
+        let turn = self.wait_for_turn(leased, deadline).await?;
+        match leased.ended() {
+            Some(ended) => Err(ended),
+            None => leased.check_not_over().map(|()| turn),
+        }
     }
 
     /// The call, which has the turn, ends the transaction: those that have no place yet get none any more.

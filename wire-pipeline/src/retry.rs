@@ -29,7 +29,8 @@ pub trait Attempt<D: Driver>: Clone {
 /// were in its way: up to `count` times, for no longer than the pool's `query_timeout`.
 ///
 /// Whether others were in its way is told by what the server said of the statements, not by what `work` makes of it: so
-/// its error may be of any kind. Nothing is run again when it is not known whether it was committed.
+/// its error may be of any kind. Nothing is run again when it is not known whether it was committed, nor when something
+/// else than its handle has ended the transaction: then that is the error, whatever `work` returns.
 pub async fn run<D, A, T, E, B, F, W>(
     pool: &Pool<D>,
     count: u32,
@@ -63,6 +64,11 @@ where
         };
         // Its locks are gone before it is run again; when that cannot be had, they go with the connection.
         let _ = attempt.roll_back().await;
+        // Of what something else than the handle has committed, nothing is undone by that; whatever the work makes of it.
+        if let Some(ended) = attempt.leased().ended() {
+            return Err(told(ended));
+        }
+        let undone = undone && !attempt.leased().must_not_retry();
         drop(attempt);
         let Some(wait) = undone.then(|| retries.next_wait()).flatten() else { return Err(error) };
         pool.until(Instant::now() + wait, std::future::pending::<()>()).await;

@@ -10,12 +10,15 @@ use crate::statement::Learned;
 
 /// One request.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub(crate) struct Request {
     pub(crate) what: What,
     /// What opens the transaction that this is the first of; taken when it is written.
     pub(crate) opening: Option<Bytes>,
     /// It is part of a transaction, and is not sent outside of one.
     pub(crate) part: bool,
+    /// It may end the transaction unseen: the server is asked whether it has.
+    pub(crate) guarded: bool,
     /// Whether its rows are wanted.
     pub(crate) rows: bool,
     /// The engine's own, to put the session right.
@@ -33,6 +36,8 @@ pub(crate) enum What {
     /// The end of a transaction of which every answer has come. `strict`: some of them nobody waited for, so that one
     /// which was an error is reason enough not to commit.
     Commit { strict: bool },
+    /// The other end of one, in whatever state it is.
+    Rollback,
     /// The session as it was after the handshake.
     Reset,
 }
@@ -40,7 +45,7 @@ pub(crate) enum What {
 impl Request {
     /// A request for rows, on its own.
     pub(crate) fn new(what: What) -> Self {
-        Self { what, opening: None, part: false, rows: true, own: false }
+        Self { what, opening: None, part: false, guarded: false, rows: true, own: false }
     }
 
     pub(crate) fn execute(statement: &Arc<Learned>, bound: Bound) -> Self {
@@ -56,6 +61,11 @@ impl Request {
         Self { part: true, rows: false, ..Self::query(text) }
     }
 
+    /// Whether it ends a transaction for its handle.
+    pub(crate) fn ends(&self) -> bool {
+        matches!(self.what, What::Commit { .. } | What::Rollback)
+    }
+
     /// A request of the engine's, to put the session right.
     pub(crate) fn own(what: What) -> Self {
         Self { own: true, ..Self::new(what) }
@@ -67,14 +77,14 @@ impl EngineRequest for Request {
         match &self.what {
             What::Execute { bound, .. } => bound.bytes.len(),
             What::Query(text) | What::Script(text) => text.len(),
-            What::Commit { .. } | What::Reset => 0,
+            What::Commit { .. } | What::Rollback | What::Reset => 0,
         }
     }
 
     fn expected_micros(&self) -> u32 {
         match &self.what {
             What::Execute { statement, .. } => statement.micros.expected_micros(),
-            What::Query(_) | What::Script(_) | What::Commit { .. } | What::Reset => 1_000,
+            What::Query(_) | What::Script(_) | What::Commit { .. } | What::Rollback | What::Reset => 1_000,
         }
     }
 

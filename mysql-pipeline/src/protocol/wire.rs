@@ -8,6 +8,7 @@
 //!  statement not known here     PREPARE ── id ──▶ EXECUTE      only what wants this statement waits
 //!  the first of a transaction   opening ── OK ──▶ EXECUTE      if the opening fails, the statement is not run
 //!  a script                     SET_OPTION, QUERY, SET_OPTION  several statements are allowed for its text alone
+//!  a procedure, in one          SAVEPOINT, EXECUTE, RELEASE    there is none any more if the transaction was ended by it
 //!  the end of a transaction     COMMIT, unless the server has undone it: then nothing is sent, and the asker is told
 //! ```
 //!
@@ -26,6 +27,7 @@
 mod pending;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::sync::Arc;
 
@@ -37,6 +39,7 @@ use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, W
 
 pub(crate) use pending::Pending;
 use pending::{Command, Kind, Row, State, Step};
+use work::{Guard, Work};
 
 use super::answer::{Answer, ResultSet};
 use super::cache::{Cache, Found};
@@ -69,16 +72,6 @@ pub(crate) struct MySqlWire {
     last_words: Option<Arc<DatabaseError>>,
     /// The server's number for this connection.
     number: Option<u32>,
-}
-
-/// What is known of an open transaction.
-#[derive(Debug, Default)]
-struct Work {
-    /// The error with which the server has undone all of it. It goes on working in a new one: nothing that follows
-    /// may be committed.
-    undone: Option<Arc<DatabaseError>>,
-    /// Some statement of it was refused.
-    failed: bool,
 }
 
 impl MySqlWire {
@@ -115,13 +108,41 @@ impl MySqlWire {
             return None;
         }
         match &self.work {
-            None => Some(not_open()),
-            Some(Work { undone: Some(error), .. }) => Some(undone(error)),
-            Some(Work { failed: true, .. }) if matches!(request.what, What::Commit { strict: true }) => {
-                Some(failed_unseen())
-            }
-            Some(_) => None,
+            None => Some(work::not_open()),
+            Some(work) => work.refusal(&request.what),
         }
+    }
+
+    /// Frames a request that may be sent.
+    fn frame_allowed(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
+        let Request { what, opening, rows, own, guarded, .. } = request;
+        if let What::Execute { statement, bound } = what {
+            return self.frame_execute(statement, bound, *rows, *guarded, opening, out);
+        }
+        if let Some(text) = opening.take() {
+            return self.frame_opening(&text, out);
+        }
+        let command = match what {
+            What::Script(text) => return self.frame_script(text, *own, *guarded, out),
+            What::Query(text) => {
+                let guard = guarded.then(|| Guard::set(out));
+                let pending = self.pending(Command::new(Kind::Text, command::query(out, text)));
+                let pending = Pending { own: *own, wants_rows: *rows && !*own, ..pending };
+                return Framed::Sent(Guard::release(guard, pending, out));
+            }
+            What::Commit { .. } => {
+                Command::new(Kind::Commit, command::query(out, &Bytes::from_static(b"COMMIT")))
+            }
+            What::Rollback => {
+                Command::new(Kind::Rollback, command::query(out, &Bytes::from_static(b"ROLLBACK")))
+            }
+            What::Execute { .. } | What::Reset => {
+                // From here on the server knows no statement, and what is written from here on must not use one.
+                self.cache.clear();
+                Command::new(Kind::Reset, command::reset_connection(out))
+            }
+        };
+        Framed::Sent(Pending { own: *own, wants_rows: *rows && !*own, ..self.pending(command) })
     }
 
     fn frame_execute(
@@ -129,6 +150,7 @@ impl MySqlWire {
         statement: &Arc<Learned>,
         bound: &Bound,
         rows: bool,
+        guarded: bool,
         opening: &mut Option<Bytes>,
         out: &mut Out,
     ) -> Framed<Self> {
@@ -144,9 +166,12 @@ impl MySqlWire {
         let opening = opening.take().map(|text| Command::new(Kind::Opening, command::query(out, &text)));
         match (found, opening) {
             (Found::Ready(prepared), None) => {
+                let guard = guarded.then(|| Guard::set(out));
                 let sequence = command::execute(out, prepared.id, bound);
                 let kind = Kind::Execute { statement: Arc::clone(statement), id: prepared.id };
-                Framed::Sent(Pending { wants_rows: rows, ..self.pending(Command::new(kind, sequence)) })
+                let pending = self.pending(Command::new(kind, sequence));
+                let pending = Pending { wants_rows: rows, binary: true, ..pending };
+                Framed::Sent(Guard::release(guard, pending, out))
             }
             (Found::Asked(key), None) => Framed::Waits { key },
             (Found::Ready(_) | Found::Asked(_), Some(opening)) => {
@@ -173,11 +198,13 @@ impl MySqlWire {
         Framed::Ahead { pending: self.pending(opening).ahead(key), key }
     }
 
-    fn frame_script(&mut self, text: &Bytes, own: bool, out: &mut Out) -> Framed<Self> {
+    fn frame_script(&mut self, text: &Bytes, own: bool, guarded: bool, out: &mut Out) -> Framed<Self> {
+        let guard = guarded.then(|| Guard::set(out));
         let on = Command::new(Kind::Option, command::multi_statements(out, true));
         let text = Command::new(Kind::Text, command::query(out, text));
         let off = Command::new(Kind::Option, command::multi_statements(out, false));
-        Framed::Sent(Pending { then: smallvec![text, off], own, ..self.pending(on) })
+        let pending = Pending { then: smallvec![text, off], own, ..self.pending(on) };
+        Framed::Sent(Guard::release(guard, pending, out))
     }
 
     fn pending(&self, command: Command) -> Pending {
@@ -186,6 +213,9 @@ impl MySqlWire {
             then: SmallVec::new(),
             key: None,
             own: false,
+            part: false,
+            ended: false,
+            binary: false,
             wants_rows: false,
             number: None,
             error: None,
@@ -297,7 +327,8 @@ impl MySqlWire {
         self.touched |=
             status.session_changed() && !pending.own && !matches!(pending.command.kind, Kind::Opening);
         let (columns, rows) = (std::mem::take(&mut pending.columns), std::mem::take(&mut pending.rows));
-        if pending.key.is_some() || matches!(pending.command.kind, Kind::Option) {
+        if pending.key.is_some() || matches!(pending.command.kind, Kind::Option | Kind::Guard | Kind::Guarded)
+        {
             if columns > 0 {
                 return Err(malformed("rows where none were asked for"));
             }
@@ -323,26 +354,43 @@ impl MySqlWire {
             Kind::Text if pending.own && self.max_packet == usize::MAX => {
                 self.max_packet = pending.number.take().unwrap_or(self.max_packet);
             }
-            Kind::Prepare { .. } | Kind::Execute { .. } | Kind::Text | Kind::Option => {}
+            Kind::Execute { .. } | Kind::Text if pending.part => {
+                let ended = self.work.as_mut().is_some_and(|work| work.is_ended_by(status));
+                pending.ended |= ended;
+            }
+            Kind::Prepare { .. }
+            | Kind::Execute { .. }
+            | Kind::Text
+            | Kind::Rollback
+            | Kind::Option
+            | Kind::Guard
+            | Kind::Guarded => {}
         }
         Ok(pending.command_done())
     }
 
     fn command_refused(&mut self, pending: &mut Pending, error: DatabaseError) -> Step {
         match &pending.command.kind {
+            Kind::Guarded => {
+                pending.ended |= self.work.as_mut().is_some_and(Work::lost_its_guard);
+                return pending.command_done();
+            }
             Kind::Prepare { statement, key, .. } => self.cache.refused(statement, *key),
             Kind::Execute { statement, id } if error.is_stale() => {
                 let exists = error.number() != 1243;
                 self.cache.forget(statement, *id, exists);
             }
-            Kind::Execute { .. } | Kind::Text | Kind::Opening | Kind::Commit | Kind::Option | Kind::Reset => {
-            }
+            Kind::Execute { .. }
+            | Kind::Text
+            | Kind::Opening
+            | Kind::Commit
+            | Kind::Rollback
+            | Kind::Option
+            | Kind::Guard
+            | Kind::Reset => {}
         }
         if let Some(work) = &mut self.work {
-            work.failed |= !error.is_stale() && !error.wants_text();
-            if error.undoes_transaction() && work.undone.is_none() {
-                work.undone = Some(Arc::new(error.clone()));
-            }
+            work.heed(&error);
         }
         let opens = matches!(pending.command.kind, Kind::Opening);
         pending.error.get_or_insert(error);
@@ -365,26 +413,12 @@ impl Wire for MySqlWire {
         if let Some(error) = self.refusal(request) {
             return Framed::Refused(error);
         }
-        let Request { what, opening, rows, own, .. } = request;
-        if let What::Execute { statement, bound } = what {
-            return self.frame_execute(statement, bound, *rows, opening, out);
-        }
-        if let Some(text) = opening.take() {
-            return self.frame_opening(&text, out);
-        }
-        let command = match what {
-            What::Script(text) => return self.frame_script(text, *own, out),
-            What::Query(text) => Command::new(Kind::Text, command::query(out, text)),
-            What::Commit { .. } => {
-                Command::new(Kind::Commit, command::query(out, &Bytes::from_static(b"COMMIT")))
+        match self.frame_allowed(request, out) {
+            Framed::Sent(pending) => {
+                Framed::Sent(Pending { part: request.part || request.ends(), ..pending })
             }
-            What::Execute { .. } | What::Reset => {
-                // From here on the server knows no statement, and what is written from here on must not use one.
-                self.cache.clear();
-                Command::new(Kind::Reset, command::reset_connection(out))
-            }
-        };
-        Framed::Sent(Pending { own: *own, wants_rows: *rows && !*own, ..self.pending(command) })
+            framed => framed,
+        }
     }
 
     fn receive(
@@ -420,7 +454,12 @@ impl Wire for MySqlWire {
             let step = self.packet(pending, packet, header)?;
             input.consume(header.total());
             if step == Step::Complete {
-                return Ok(pending.conclude());
+                return Ok(match (pending.conclude(), &self.work) {
+                    (Received::Answer(answer), Some(work)) if pending.part => {
+                        Received::Answer(work.told(answer, pending.ended))
+                    }
+                    (received, _) => received,
+                });
             }
         }
     }
@@ -436,6 +475,8 @@ impl Wire for MySqlWire {
     }
 
     fn settle(&mut self, occasion: Occasion) -> Vec<Request> {
+        // What has ended a transaction may have locked tables, or changed what is not tracked.
+        self.touched |= self.work.as_ref().is_some_and(Work::is_ended);
         let reset = match occasion {
             Occasion::Connected | Occasion::ReadOnly => false,
             Occasion::Tainted => self.touched || !self.status.autocommits(),
@@ -486,32 +527,6 @@ fn too_large(bytes: usize, limit: usize) -> Fault {
             "the statement and its parameters are {bytes} bytes, and the server takes less than {limit}; raise its \
              max_allowed_packet"
         ),
-    )
-}
-
-#[cold]
-fn not_open() -> Fault {
-    Fault::new(ErrorKind::SessionState, Outcome::NotSent, "the transaction could not be opened, or is over")
-}
-
-/// As when PostgreSQL turns a COMMIT into a ROLLBACK.
-#[cold]
-fn undone(error: &Arc<DatabaseError>) -> Fault {
-    Fault::new(
-        ErrorKind::Database,
-        Outcome::Failed,
-        "the server has rolled this transaction back; begin a new one and run all of it again",
-    )
-    .with_server(Arc::clone(error))
-}
-
-#[cold]
-fn failed_unseen() -> Fault {
-    Fault::new(
-        ErrorKind::Database,
-        Outcome::Failed,
-        "the transaction is rolled back instead of committed, because an earlier statement of it failed whose answer \
-         was not waited for",
     )
 }
 

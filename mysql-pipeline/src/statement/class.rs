@@ -40,6 +40,10 @@ pub(crate) fn classify(text: &str) -> Class {
 /// Cut at semicolons outside of quotes and comments. A backslash is taken to escape, as it does unless `sql_mode` says
 /// otherwise; inside of a stored program's body its statements are looked at too.
 pub(crate) fn classify_script(script: &str) -> impl Iterator<Item = Class> {
+    statements(script).map(classify)
+}
+
+fn statements(script: &str) -> impl Iterator<Item = &str> {
     let mut rest = script;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -47,8 +51,22 @@ pub(crate) fn classify_script(script: &str) -> impl Iterator<Item = Class> {
         }
         let (statement, behind) = rest.split_at(find_outside(rest, b';'));
         rest = behind.strip_prefix(';').unwrap_or_default();
-        Some(classify(statement))
+        Some(statement)
     })
+}
+
+/// Whether a statement may end the transaction that it is part of, where its text does not tell: what a procedure or a
+/// statement prepared by name does is the server's knowledge, and locking tables commits.
+pub(crate) fn may_end_unseen(text: &str) -> bool {
+    [true, false].into_iter().any(|conditional_comments_run| {
+        let first = Words { rest: text, conditional_comments_run }.next().unwrap_or_default();
+        ["call", "execute", "lock", "unlock", "flush"].iter().any(|word| first.eq_ignore_ascii_case(word))
+    })
+}
+
+/// Whether one of a script's statements may.
+pub(crate) fn script_may_end_unseen(script: &str) -> bool {
+    statements(script).any(may_end_unseen)
 }
 
 /// The script without what is empty at its end: blanks, comments and semicolons, for which the server has an error
@@ -301,6 +319,25 @@ mod tests {
         assert_eq!(classes("SELECT 1 /*! ; COMMIT */"), [Class::Plain, Class::Transaction]);
         assert_eq!(classes("SELECT 'open; COMMIT"), [Class::Plain]);
         assert_eq!(classes(""), []);
+    }
+
+    #[test]
+    fn what_may_end_a_transaction_unseen_is_told_by_its_first_word() {
+        for text in [
+            "CALL p()",
+            "/* x */ call p",
+            "/*!50000 CALL p() */",
+            "EXECUTE s",
+            "LOCK TABLES t READ",
+            "FLUSH TABLES",
+        ] {
+            assert!(may_end_unseen(text), "{text}");
+        }
+        for text in ["", "SELECT 'CALL p()'", "callp()", "SELECT 1; CALL p()"] {
+            assert!(!may_end_unseen(text), "{text}");
+        }
+        assert!(script_may_end_unseen("SELECT ';'; CALL p()"));
+        assert!(!script_may_end_unseen("SELECT ';CALL p()'; -- CALL p()\n SELECT 1"));
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl<'a> TransactionBuilder<'a> {
     /// What counts is what the server said, not what `work` makes of it: `E` may be any error that can be made from
     /// [`Error`], and need not tell whether it is worth another run. Undone with its [`Savepoint`](crate::Savepoint), a
     /// statement counts no more. Nothing is run again when it is not known whether it was committed, nor because a
-    /// connection was lost.
+    /// connection was lost, nor when a script or a procedure has ended the transaction by itself. Nor is
+    /// work run again in which a procedure was undone together with the transaction: it may have committed before.
     ///
     /// `work` gets a handle of its own, so that it may borrow from its surroundings and the whole can be spawned:
     ///
@@ -142,6 +143,8 @@ impl<'a> TransactionBuilder<'a> {
     /// What `work` returned the last time, and why the transaction could not begin (as [`begin`](Self::begin)) or be
     /// committed (as [`Transaction::commit`]); [`Unknown`](crate::Outcome::Unknown) when it is not known whether it
     /// was.
+    /// [`SessionState`](crate::ErrorKind::SessionState), whatever `work` returned, when something in it has ended the
+    /// transaction by itself, so that what came before is committed or undone for good.
     #[track_caller]
     pub fn run<T, E, F, W>(self, work: F) -> impl Future<Output = Result<T, E>>
     where

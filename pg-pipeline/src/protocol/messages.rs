@@ -137,6 +137,11 @@ pub(crate) struct Tag {
 pub(crate) enum Verb {
     #[default]
     Other,
+    /// A transaction began, unless one was open.
+    Begin,
+    /// A transaction ended, and what it did stays.
+    Commit,
+    /// A transaction ended, or went back to a savepoint.
     Rollback,
     /// It changed the session.
     Session,
@@ -153,6 +158,8 @@ impl Tag {
         let last = text.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
         let rows = std::str::from_utf8(last).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
         let verb = match text {
+            b"BEGIN" | b"START TRANSACTION" => Verb::Begin,
+            b"COMMIT" | b"PREPARE TRANSACTION" => Verb::Commit,
             b"ROLLBACK" => Verb::Rollback,
             b"SET" | b"RESET" | b"LISTEN" | b"UNLISTEN" | b"DECLARE CURSOR" | b"CLOSE CURSOR"
             | b"CLOSE CURSOR ALL" | b"LOAD" => Verb::Session,
@@ -244,6 +251,8 @@ mod tests {
         assert_eq!(tag("SELECT 99999999999999999999").rows, 0);
         assert_eq!(tag("CREATE TABLE"), Tag::default());
         assert_eq!(tag("ROLLBACK").verb, Verb::Rollback);
+        assert_eq!(tag("START TRANSACTION").verb, Verb::Begin);
+        assert_eq!(tag("PREPARE TRANSACTION").verb, Verb::Commit);
         assert_eq!(tag("SET").verb, Verb::Session);
         assert_eq!(tag("PREPARE").verb, Verb::Prepared);
         assert_eq!(tag("DEALLOCATE ALL").verb, Verb::Forgot);

@@ -25,7 +25,9 @@ pub(crate) struct Run {
     opening: Option<Part>,
     pub(crate) parts: SmallVec<[Part; 1]>,
     /// It is part of a transaction, and is not sent outside of one.
-    in_transaction: bool,
+    pub(crate) in_transaction: bool,
+    /// It ends the transaction for its handle.
+    pub(crate) ends: bool,
     /// Whether the last part's rows are wanted.
     pub(crate) rows: bool,
 }
@@ -64,19 +66,28 @@ impl Request {
             opening: None,
             parts: smallvec![Part { statement, bound }],
             in_transaction: false,
+            ends: false,
             rows,
         })
     }
 
     /// Statements that succeed or fail together.
     pub(crate) fn batch(parts: Vec<Part>) -> Self {
-        Self::Run(Run { opening: None, parts: parts.into(), in_transaction: false, rows: false })
+        Self::Run(Run { opening: None, parts: parts.into(), in_transaction: false, ends: false, rows: false })
     }
 
     /// The same as part of a transaction: outside of one it is refused. Asking about a statement harms nobody.
     pub(crate) fn in_transaction(mut self, in_transaction: bool) -> Self {
         if let Self::Run(run) = &mut self {
             run.in_transaction = in_transaction;
+        }
+        self
+    }
+
+    /// The same as the end of a transaction: it is told whether that is the one that was opened for its handle.
+    pub(crate) fn ends(mut self) -> Self {
+        if let Self::Run(run) = &mut self {
+            run.ends = true;
         }
         self
     }
@@ -88,6 +99,20 @@ impl Request {
             Self::Script(script) => script.in_transaction && script.opening.is_none(),
             Self::Learn(_) => false,
         }
+    }
+
+    /// Whether it is part of a transaction, as far as its being sent is concerned: a ROLLBACK always is.
+    pub(crate) fn is_part(&self) -> bool {
+        match self {
+            Self::Run(run) => run.in_transaction,
+            Self::Script(script) => script.in_transaction,
+            Self::Learn(_) => false,
+        }
+    }
+
+    /// Whether it ends a transaction for its handle.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Run(Run { ends: true, .. }))
     }
 
     /// Asks what a statement takes and gives.
@@ -131,6 +156,11 @@ impl Run {
 }
 
 impl Script {
+    /// Whether what opens the transaction goes out with it.
+    pub(crate) fn opens(&self) -> bool {
+        self.opening.is_some()
+    }
+
     /// The text that goes out. An opening shares it: the server runs a script up to its first error.
     pub(crate) fn text(&self) -> String {
         match &self.opening {

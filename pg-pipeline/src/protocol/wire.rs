@@ -26,10 +26,10 @@ use postgres_types::Type;
 use smallvec::SmallVec;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::{Out, ReadBuffer};
-use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Wire};
+use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, Wire};
 
 pub(crate) use pending::Pending;
-use pending::{Kind, Parses, PendingPart};
+use pending::{Ending, Kind, Parses, PendingPart};
 
 use super::answer::{Answer, Ran, Stale};
 use super::cache::{Cache, Prepared, StatementId};
@@ -38,7 +38,7 @@ use super::messages::{Header, Reader, Tag, Verb, largest, malformed};
 use super::request::{Learn, Part, Request, Run};
 use super::startup::BackendKey;
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
-use crate::statement::{Learned, check_text};
+use crate::statement::{Learned, chains, check_text};
 
 /// Bytes of all parameters that the server reports, as in the connection phase; one reports below 1 KiB.
 const MOST_PARAMETERS: usize = 256 * 1024;
@@ -52,6 +52,8 @@ pub(crate) struct PgWire {
     setup: Arc<[String]>,
     /// The transaction status of the latest ReadyForQuery: idle, in a transaction, in a failed one.
     status: u8,
+    /// The transaction that was opened last was ended by a script.
+    ended: bool,
     /// Settings were changed by somebody other than the engine.
     touched: bool,
     /// Statements were prepared or dropped by name: only DISCARD ALL puts that right.
@@ -90,6 +92,7 @@ impl PgWire {
             cache: Cache::new(statement_cache),
             setup,
             status: b'I',
+            ended: false,
             touched: false,
             prepared_by_name: false,
             parameter_bytes: parameters.iter().map(|(name, value)| name.len() + value.len()).sum(),
@@ -105,7 +108,7 @@ impl PgWire {
         let opened = run.all().count() > run.parts.len();
         let parts = run.all().map(|part| self.frame_part(part, closes, out)).collect();
         frontend::sync(out.tail());
-        Kind::Run { parts, opened, rows: run.rows }
+        Kind::Run { parts, opened, part: run.in_transaction || run.ends, rows: run.rows }
     }
 
     fn frame_part(&mut self, part: &Part, closes: &mut Closes, out: &mut Out) -> PendingPart {
@@ -242,7 +245,7 @@ impl PgWire {
     /// Remembers what a command changed.
     fn heed(&mut self, tag: Tag, own: bool) {
         match tag.verb {
-            Verb::Other | Verb::Rollback => {}
+            Verb::Other | Verb::Begin | Verb::Commit | Verb::Rollback => {}
             Verb::Session => self.touched |= !own,
             Verb::Prepared => {
                 self.touched |= !own;
@@ -285,9 +288,15 @@ impl PgWire {
         // Behind an error the server skipped them: they go out again.
         self.cache.close_again(&pending.closes);
         let failed_at_bind = (error.is_some() && !pending.bound).then_some(pending.at);
+        // What is part of a transaction that was ended before is part of another one, which nobody commits.
+        let ended_before = self.ended && pending.is_part();
+        self.ended |= pending.has_ended_it(self.status);
         match &pending.kind {
-            Kind::Run { parts, opened, rows } => {
+            Kind::Run { parts, opened, rows, .. } => {
                 self.forget_unusable(parts, failed_at_bind);
+                if ended_before {
+                    return Err(told_with(ended(), error));
+                }
                 let skip = usize::from(*opened);
                 if let Some(error) = error {
                     let several = parts.len() > 1 + skip;
@@ -319,14 +328,10 @@ impl PgWire {
                     pending.parameters.take().ok_or_else(|| malformed("no parameter description"))?;
                 Ok(Answer::Learnt { parameters })
             }
-            Kind::Script { in_transaction: true, .. } if self.status == b'I' => {
-                let ended = Fault::new(
-                    ErrorKind::SessionState,
-                    Outcome::Completed,
-                    "the script ended the transaction behind its handle's back; use commit() or rollback(), or \
-                     pool.session() for transactions of your own",
-                );
-                Err(error.into_iter().fold(ended, |ended, error| ended.with_server(Arc::new(error))))
+            Kind::Script { in_transaction: Some(_), .. } if self.ended => {
+                let ran = !ended_before && error.is_none();
+                let outcome = if ran { Outcome::Completed } else { Outcome::Unknown };
+                Err(told_with(ended().with_outcome(outcome), error))
             }
             Kind::Script { alone: true, .. } if self.status != b'I' && error.is_none() => Err(Fault::new(
                 ErrorKind::SessionState,
@@ -358,6 +363,21 @@ struct Done;
 /// Evicted statements whose Close goes out with a request.
 type Closes = SmallVec<[StatementId; 1]>;
 
+/// A script has ended the transaction that its handle stands for.
+#[cold]
+fn ended() -> Fault {
+    Fault::new(
+        ErrorKind::SessionState,
+        Outcome::Unknown,
+        "a script ended the transaction behind its handle's back; use commit() or rollback(), or pool.session() for \
+         transactions of your own",
+    )
+}
+
+fn told_with(fault: Fault, error: Option<DatabaseError>) -> Fault {
+    error.into_iter().fold(fault, |fault, error| fault.with_server(Arc::new(error)))
+}
+
 /// What would have opened the transaction failed.
 #[cold]
 fn not_open() -> Fault {
@@ -381,6 +401,12 @@ impl Wire for PgWire {
     type Server = DatabaseError;
 
     fn frame(&mut self, request: &mut Request, out: &mut Out) -> Framed<Self> {
+        if request.opens() {
+            self.ended = false;
+        } else if self.ended && request.is_part() {
+            let outcome = if request.is_end() { Outcome::Unknown } else { Outcome::NotSent };
+            return Framed::Refused(ended().with_outcome(outcome));
+        }
         // The status is up to date: nothing follows an opening before it is answered.
         if self.status == b'I' && request.needs_transaction() {
             return Framed::Refused(not_open());
@@ -395,7 +421,9 @@ impl Wire for PgWire {
                     return Framed::Refused(error);
                 }
                 let _ = frontend::query(&text, out.tail());
-                Kind::Script { own: script.own, in_transaction: script.in_transaction, alone: script.alone }
+                let ending = || Ending::NotYet { opening: script.opens(), chains: chains(&text) };
+                let in_transaction = script.in_transaction.then(ending);
+                Kind::Script { own: script.own, in_transaction, alone: script.alone }
             }
         };
         Framed::Sent(Pending::new(kind, closes, &self.budget))

@@ -80,6 +80,26 @@ pub(crate) fn classify(text: &str) -> Class {
     Class::Plain
 }
 
+/// Whether a script may hold a `ROLLBACK AND CHAIN`, which is reported like a return to a savepoint: whether the two words
+/// stand together in it, wherever that is.
+pub(crate) fn chains(script: &str) -> bool {
+    let mut words = Words { rest: script };
+    let mut after_and = false;
+    while !words.rest.is_empty() {
+        match words.next() {
+            Some(word) if after_and && word.eq_ignore_ascii_case("chain") => return true,
+            Some(word) => after_and = word.eq_ignore_ascii_case("and"),
+            None => {
+                after_and = false;
+                let mut characters = words.rest.chars();
+                characters.next();
+                words.rest = characters.as_str();
+            }
+        }
+    }
+    false
+}
+
 /// The words at the beginning of a text, without white space, comments and empty statements.
 struct Words<'a> {
     rest: &'a str,
@@ -176,6 +196,27 @@ mod tests {
             ("set_x", Class::Plain),
         ] {
             assert_eq!(classify(text), class, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_chain_is_seen_wherever_it_is() {
+        for script in [
+            "ROLLBACK AND CHAIN",
+            "SELECT (1);rollback\n-- x\nand/**/ chain;SELECT 2",
+            "SELECT 'x'; ABORT AND CHAIN",
+        ] {
+            assert!(chains(script), "{script}");
+        }
+        for script in [
+            "",
+            "ROLLBACK",
+            "ROLLBACK AND NO CHAIN",
+            "SELECT a AND chains",
+            "SELECT band, chain",
+            "SELECT a AND (chain)",
+        ] {
+            assert!(!chains(script), "{script}");
         }
     }
 

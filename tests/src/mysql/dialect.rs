@@ -80,6 +80,34 @@ pub const TRANSACTION_CONTROL: [&str; 8] = [
     "COMMIT AND CHAIN",
 ];
 
+/// A statement that the server refuses with the wish that the whole be run again.
+pub const ASKS_AGAIN: &str =
+    "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'as if others were in the way'";
+
+/// Texts that end the transaction that they are part of, where nobody can see it beforehand; and what must be there
+/// first, and is dropped afterwards.
+pub fn endings(table: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
+    let bodies = [
+        "COMMIT".to_owned(),
+        "ROLLBACK".to_owned(),
+        "START TRANSACTION".to_owned(),
+        format!("CREATE TABLE {table}_by_the_way (n INT); DROP TABLE {table}_by_the_way"),
+        format!("COMMIT; INSERT INTO {table} (n) VALUES (1000)"),
+        "COMMIT; SELECT 1; SELECT 2".to_owned(),
+        "COMMIT; SELECT nothing_of_that_name".to_owned(),
+    ];
+    let (mut makes, mut endings, mut drops) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, body) in bodies.iter().enumerate() {
+        makes.push(format!("CREATE PROCEDURE {table}_{index}() BEGIN {body}; END"));
+        endings.push(format!("CALL {table}_{index}()"));
+        endings.push(format!("DO 1; CALL {table}_{index}(); DO 2"));
+        drops.push(format!("DROP PROCEDURE {table}_{index}"));
+    }
+    endings.push("PREPARE ending FROM 'COMMIT'; EXECUTE ending".to_owned());
+    endings.push(format!("LOCK TABLES {table} WRITE"));
+    (makes, endings, drops)
+}
+
 /// What may not run on a shared connection.
 pub const REFUSED_ON_SHARED: [&str; 14] = [
     "SET @x = 1",

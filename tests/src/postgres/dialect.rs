@@ -70,6 +70,27 @@ pub const TRANSACTION_CONTROL: [&str; 8] = [
     "COMMIT AND CHAIN",
 ];
 
+/// A statement that the server refuses with the wish that the whole be run again.
+pub const ASKS_AGAIN: &str =
+    "DO $$ BEGIN RAISE 'as if others were in the way' USING ERRCODE = '40001'; END $$";
+
+/// Texts that end the transaction that they are part of, where nobody can see it beforehand; and what must be there
+/// first, and is dropped afterwards.
+pub fn endings(_table: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
+    let endings = [
+        "SELECT 1; COMMIT",
+        "SELECT 1; COMMIT; BEGIN",
+        "SELECT 1; COMMIT AND CHAIN",
+        "SELECT 1; END; START TRANSACTION; SELECT 2",
+        "SELECT 1; ROLLBACK; BEGIN",
+        "SELECT 1; ROLLBACK /* and */ AND -- start over\n CHAIN",
+        "SELECT 1; COMMIT; BEGIN; SELECT 1 / 0",
+    ];
+    let asks_again = ["COMMIT; BEGIN", "COMMIT", "ROLLBACK AND CHAIN"]
+        .map(|ends| format!("SELECT 1; {ends}; {ASKS_AGAIN}"));
+    (Vec::new(), endings.map(str::to_owned).into_iter().chain(asks_again).collect(), Vec::new())
+}
+
 /// What may not run on a shared connection.
 pub const REFUSED_ON_SHARED: [&str; 19] = [
     "BEGIN",

@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::hostile_peers::{answers_with, odd_once, pool_of_one, seven};
 use super::side::dialect::{
-    CANCELLED, CHECKED_LATE, DOCUMENTATION, ECHO, ECHO_A_LITTLE_LATER, ECHO_TEXT, NO_SUCH_TABLE,
-    REFUSED_ON_SHARED, REPEAT, SCHEME, TOO_MANY, drop_user, limited_user, sleep, user_with,
+    ASKS_AGAIN, CANCELLED, CHECKED_LATE, DOCUMENTATION, ECHO, ECHO_A_LITTLE_LATER, ECHO_TEXT, NO_SUCH_TABLE,
+    REFUSED_ON_SHARED, REPEAT, SCHEME, TOO_MANY, drop_user, endings, limited_user, sleep, user_with,
 };
 use super::side::peer::{answer, garbage};
 use super::side::{
@@ -21,7 +21,7 @@ use super::side::{
 };
 
 /// What the rows begin with, in their order; and the only database that has it, where it is not for both.
-const SITUATIONS: [(&str, Option<&str>); 28] = [
+const SITUATIONS: [(&str, Option<&str>); 32] = [
     ("an option or URL that cannot be used", None),
     ("server down, name unknown, server refuses", None),
     ("wrong password, unknown user", None),
@@ -34,6 +34,10 @@ const SITUATIONS: [(&str, Option<&str>); 28] = [
     ("COMMIT of a transaction that the server has undone", None),
     ("COMMIT whose answer did not come", None),
     ("a handle of a transaction that is over", None),
+    ("a handle of a savepoint that was rolled back with an earlier one", None),
+    ("a script or procedure that ends the transaction it is part of", None),
+    ("COMMIT or ROLLBACK of a transaction that was ended so, and `run`", None),
+    ("a procedure that is undone with the transaction it is part of", Some("mysql")),
     ("a script, or a procedure, of which an earlier statement had run", Some("mysql")),
     ("no or several rows", None),
     ("a value that is not of the type", None),
@@ -150,6 +154,11 @@ async fn provoke(situation: &str) -> Vec<Error> {
         _ if begins("a constraint that is checked only") => checked_late().await,
         _ if begins("somebody cancels") => vec![cancelled().await],
         _ if begins("the pool is closed") => closed().await,
+        _ if begins("a handle of a savepoint") => savepoint_is_over().await,
+        _ if begins("a script or procedure that ends") || begins("COMMIT or ROLLBACK of") => {
+            ended(begins("a script")).await
+        }
+        _ if begins("a procedure that is undone") => vec![undone_in_a_procedure().await],
         _ => on_a_pool(situation).await,
     }
 }
@@ -386,5 +395,60 @@ async fn commit_of_a_victim() -> Error {
     survivor.rollback().await.expect("rolled back");
     drop_table(&pool, &table).await;
     pool.close().await;
+    error
+}
+
+async fn savepoint_is_over() -> Vec<Error> {
+    let pool = pool_of(2).await;
+    let tx = pool.begin().await.expect("a lease");
+    let (outer, inner) = (tx.savepoint().await.expect("set"), tx.savepoint().await.expect("set"));
+    outer.rollback().await.expect("rolled back");
+    vec![
+        failed(inner.query::<Row>("SELECT 1", ()).await),
+        failed(inner.savepoint().await.map(drop)),
+        failed(inner.commit().await),
+    ]
+}
+
+/// What ends a transaction by other means than its handle: what that is told, or what those are told that end it later.
+async fn ended(told_at_once: bool) -> Vec<Error> {
+    let pool = pool_of(2).await;
+    let table = table(&pool, "ended", "id serial PRIMARY KEY, n int").await;
+    let (makes, endings, drops) = endings(&table);
+    for statement in makes {
+        pool.execute(statement, ()).await.expect("made");
+    }
+    let ending = endings.first().expect("one at least");
+    let mut errors = Vec::new();
+    for commits in [true, false] {
+        let tx = pool.begin().await.expect("a lease");
+        tx.execute(sql(format!("INSERT INTO {table} (n) VALUES ($1)")), (1,)).await.expect("a write");
+        let at_once = failed(tx.batch_execute(ending).await);
+        let later = failed(if commits { tx.commit().await } else { tx.rollback().await });
+        errors.push(if told_at_once { at_once } else { later });
+    }
+    if !told_at_once {
+        let work = pool.transaction().run(async |tx| {
+            tx.execute(sql(format!("INSERT INTO {table} (n) VALUES ($1)")), (1,)).await?;
+            tx.batch_execute(ending).await
+        });
+        errors.push(failed(work.await));
+    }
+    for statement in drops {
+        pool.execute(statement, ()).await.expect("dropped");
+    }
+    drop_table(&pool, &table).await;
+    pool.close().await;
+    errors
+}
+
+async fn undone_in_a_procedure() -> Error {
+    let (pool, procedure) = (pool_of(2).await, own_name("undone"));
+    let body = format!("COMMIT; {ASKS_AGAIN}");
+    pool.execute(format!("CREATE PROCEDURE {procedure}() BEGIN {body}; END"), ()).await.expect("a procedure");
+    let tx = pool.begin().await.expect("a lease");
+    let error = failed(tx.execute(format!("CALL {procedure}()"), ()).await);
+    drop(tx);
+    pool.execute(format!("DROP PROCEDURE {procedure}"), ()).await.expect("dropped");
     error
 }

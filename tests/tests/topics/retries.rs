@@ -7,12 +7,13 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use integration_tests::eventually;
 use integration_tests::proxy::{Faults, Proxy};
+use integration_tests::{eventually, poll_then_drop};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 
+use super::side::dialect::{ASKS_AGAIN, endings};
 use super::side::{
     Client, Error, ErrorKind, Isolation, Outcome, Pool, Tx, address, all_shared, config, drop_table, number,
     pool, sql, table, terminate,
@@ -225,6 +226,154 @@ async fn work_whose_commit_was_not_answered_is_not_run_again() {
     pool.close().await;
     drop_table(&other, &table).await;
     other.close().await;
+}
+
+#[tokio::test]
+async fn every_run_has_the_isolation_and_access_that_were_asked_for() {
+    let (pool, other) = (pool().await, pool().await);
+    let table = table(&pool, "every_run", COLUMNS).await;
+    let insert = insert(&table);
+    let count = format!("SELECT count(*) FROM {table}");
+    let runs = AtomicU32::new(0);
+    pool.transaction()
+        .isolation(Isolation::RepeatableRead)
+        .read_only()
+        .retries(3)
+        .run(async |tx| {
+            let run = runs.fetch_add(1, Ordering::Relaxed);
+            let (before,): (i64,) = tx.query_one(&count, ()).await?;
+            other.execute(&insert, (i32::try_from(run).expect("a few"),)).await?;
+            let (after,): (i64,) = tx.query_one(&count, ()).await?;
+            assert_eq!(
+                (before, after),
+                (i64::from(run), i64::from(run)),
+                "it sees what was there when it began"
+            );
+            let part = tx.savepoint().await?;
+            part.execute(&insert, (100,)).await.expect_err("it may not write");
+            part.rollback().await?;
+            if run < 3 {
+                tx.execute(ASKS_AGAIN, ()).await?;
+            }
+            Ok::<_, Error>(())
+        })
+        .await
+        .expect("done");
+    assert_eq!(runs.load(Ordering::Relaxed), 4);
+    assert_eq!(values(&pool, &table).await, [0, 1, 2, 3]);
+    drop_table(&pool, &table).await;
+    pool.close().await;
+    other.close().await;
+}
+
+/// What work makes of being told that its transaction was ended by other means than its handle.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Then {
+    /// It gives up with that error.
+    GivesUp,
+    /// It goes on with what is refused with the wish that the whole be run again.
+    GoesOn,
+    /// It sends that without waiting to be told.
+    Pipelines,
+    /// It does not listen, and goes on.
+    Drops,
+    /// It takes no notice, and wants to commit.
+    Commits,
+    /// It gives up with an error of its own.
+    Refuses,
+}
+
+/// What was committed cannot be undone: running the work again would do it twice.
+#[tokio::test]
+async fn work_whose_transaction_was_ended_by_other_means_is_not_run_again() {
+    let pool = pool().await;
+    let table = table(&pool, "ended", COLUMNS).await;
+    let insert = insert(&table);
+    let (makes, endings, drops) = endings(&table);
+    for statement in makes {
+        pool.execute(statement, ()).await.expect("made");
+    }
+    for ending in endings {
+        for then in [Then::GivesUp, Then::GoesOn, Then::Pipelines, Then::Drops, Then::Commits, Then::Refuses]
+        {
+            let what = format!("{ending}, {then:?}");
+            let runs = AtomicU32::new(0);
+            let error = pool
+                .transaction()
+                .retries(3)
+                .run(async |tx| {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    tx.execute(&insert, (1,)).await?;
+                    match then {
+                        Then::Drops => {
+                            poll_then_drop(tx.batch_execute(&ending), 1).await;
+                            tx.execute(ASKS_AGAIN, ()).await?;
+                        }
+                        Then::Pipelines => {
+                            let (ended, asks) =
+                                tokio::join!(tx.batch_execute(&ending), tx.execute(ASKS_AGAIN, ()));
+                            ended.expect_err(&what);
+                            asks?;
+                        }
+                        _ => {
+                            let ended = tx.batch_execute(&ending).await.expect_err(&what);
+                            assert_eq!(ended.kind(), ErrorKind::SessionState, "{what}: {ended}");
+                            assert!(
+                                matches!(ended.outcome(), Outcome::Completed | Outcome::Unknown),
+                                "{what}: {ended:?}"
+                            );
+                            match then {
+                                Then::GivesUp => return Err(ended.into()),
+                                Then::GoesOn => drop(tx.execute(ASKS_AGAIN, ()).await?),
+                                Then::Refuses => return Err(Refusal::NotEnough(0)),
+                                _ => {}
+                            }
+                        }
+                    }
+                    Ok(())
+                })
+                .await
+                .expect_err(&what);
+            let Refusal::Database(error) = error else { panic!("{what}: {error:?}") };
+            assert_eq!(
+                (error.kind(), error.outcome()),
+                (ErrorKind::SessionState, Outcome::Unknown),
+                "{what}: {error}"
+            );
+            assert!(!error.is_retryable(), "{what}: {error}");
+            assert!(error.to_string().contains("pool.session()"), "{what}: {error}");
+            assert_eq!(runs.load(Ordering::Relaxed), 1, "{what}");
+            eventually("all leases are back", || async { pool.stats().leased == 0 }).await;
+            assert!(!values(&pool, &table).await.contains(&1000), "{what}: what came behind it is undone");
+            pool.execute(format!("DELETE FROM {table}"), ()).await.expect("empty");
+        }
+        // The same for a transaction of one's own.
+        for commits in [true, false] {
+            let what = format!("{ending}, {commits}");
+            let tx = pool.begin().await.expect("a transaction");
+            tx.execute(&insert, (1,)).await.expect("a write");
+            tx.batch_execute(&ending).await.expect_err(&what);
+            let refused = tx.execute(&insert, (2,)).await.expect_err(&what);
+            assert_eq!(
+                (refused.kind(), refused.outcome()),
+                (ErrorKind::SessionState, Outcome::NotSent),
+                "{what}: {refused}"
+            );
+            let error = if commits { tx.commit().await } else { tx.rollback().await }.expect_err(&what);
+            assert_eq!(
+                (error.kind(), error.outcome()),
+                (ErrorKind::SessionState, Outcome::Unknown),
+                "{what}: {error}"
+            );
+            eventually("all leases are back", || async { pool.stats().leased == 0 }).await;
+            pool.execute(format!("DELETE FROM {table}"), ()).await.expect("empty");
+        }
+    }
+    for statement in drops {
+        pool.execute(statement, ()).await.expect("dropped");
+    }
+    drop_table(&pool, &table).await;
+    pool.close().await;
 }
 
 #[tokio::test]

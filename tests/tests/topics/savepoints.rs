@@ -2,11 +2,12 @@
 
 use std::task::Poll;
 
-use integration_tests::poll_then_drop;
+use integration_tests::{eventually, poll_then_drop};
 use tokio::sync::Notify;
 
 use super::side::{
-    Client, Error, ErrorKind, Outcome, Pool, Savepoint, Transaction, drop_table, pool, sql, table,
+    Client, Error, ErrorKind, Outcome, Pool, Savepoint, Transaction, drop_table, number, pool, sql, table,
+    terminate,
 };
 use super::transactions::{COLUMNS, NOTHING, insert, values};
 
@@ -427,4 +428,43 @@ async fn a_part_that_is_open_when_its_work_is_committed_is_not_kept() {
     assert_eq!(values(&pool, &table).await, [1]);
     drop_table(&pool, &table).await;
     pool.close().await;
+}
+
+/// With the connection everything is undone; whoever asks for more is told that, and that nothing was sent.
+#[tokio::test]
+async fn parts_of_a_transaction_whose_connection_is_lost_say_so() {
+    let (pool, other) = (pool().await, pool().await);
+    for how in ["rollback", "commit", "drop", "use"] {
+        let (tx, table, insert) = begin(&pool, "lost").await;
+        tx.execute(&insert, (1,)).await.expect("a write");
+        let part = tx.savepoint().await.expect("a savepoint");
+        part.execute(&insert, (2,)).await.expect("a write");
+        terminate(&other, number(&tx).await).await;
+        eventually("the transaction has lost it", || async { !format!("{tx:?}").contains("true") }).await;
+        let error = match how {
+            "rollback" => part.rollback().await,
+            "commit" => part.commit().await,
+            "use" => {
+                let used = part.execute(&insert, (3,)).await.map(drop);
+                drop(part);
+                used
+            }
+            _ => {
+                drop(part);
+                tx.execute(&insert, (3,)).await.map(drop)
+            }
+        }
+        .expect_err(how);
+        let is_lost = |error: &Error| {
+            assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::Closed), "{how}: {error:?}");
+            assert_eq!(error.outcome(), Outcome::NotSent, "{how}: {error:?}");
+            assert!(!error.to_string().contains("savepoint that was dropped"), "{how}: {error}");
+        };
+        is_lost(&error);
+        is_lost(&tx.commit().await.expect_err(how));
+        assert_eq!(values(&other, &table).await, NOTHING, "{how}");
+        drop_table(&other, &table).await;
+    }
+    pool.close().await;
+    other.close().await;
 }

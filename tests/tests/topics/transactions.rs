@@ -184,6 +184,39 @@ async fn a_transaction_cancelled_at_any_poll_leaves_nothing_open() {
 }
 
 #[tokio::test]
+async fn work_cancelled_at_any_poll_leaves_nothing_open() {
+    let name = own_name("cancelled_work");
+    let (pool, other) = (named_pool(&name).await, pool().await);
+    let table = table(&other, "cancelled_work", COLUMNS).await;
+    let insert = insert(&table);
+    let mut completed = 0;
+    for polls in 0..40 {
+        let number = 10 * polls as i32;
+        let work = pool.transaction().retries(2).run(async |tx| {
+            let part = tx.savepoint().await?;
+            tokio::try_join!(part.execute(&insert, (number,)), part.execute(&insert, (number + 1,)))?;
+            part.commit().await?;
+            let part = tx.savepoint().await?;
+            part.execute(&insert, (number + 2,)).await?;
+            part.rollback().await?;
+            tx.execute(&insert, (number + 3,)).await.map(drop)
+        });
+        if let Some(result) = poll_then_drop(work, polls).await {
+            result.expect("committed");
+            completed += 1;
+        }
+        nothing_is_left_open(&pool, &other, &name).await;
+        let committed = values(&other, &table).await;
+        let here: Vec<i32> = committed.into_iter().filter(|n| *n >= number).collect();
+        assert!(here == NOTHING || here == [number, number + 1, number + 3], "{polls}: {here:?}");
+    }
+    assert!(completed > 0, "with enough polls it ends");
+    drop_table(&other, &table).await;
+    pool.close().await;
+    other.close().await;
+}
+
+#[tokio::test]
 async fn pipelined_statements_run_in_the_order_of_their_first_poll() {
     let pool = pool().await;
     let table = table(&pool, "order", COLUMNS).await;

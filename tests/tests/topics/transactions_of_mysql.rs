@@ -1,8 +1,11 @@
 //! Transactions as only MySQL has them: a deadlock undoes all of them and the server goes on, a failure undoes its
 //! statement alone, and many statements commit by themselves.
 
-use integration_tests::eventually;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use integration_tests::{eventually, poll_then_drop};
+
+use super::side::dialect::ASKS_AGAIN;
 use super::side::{
     DatabaseError, Error, ErrorKind, Outcome, Pool, Transaction, config, count, drop_table, pool, table,
 };
@@ -144,6 +147,71 @@ async fn work_that_could_not_have_a_lock_in_time_runs_again() {
     assert_eq!(runs, 2);
     let rows: Vec<(i32,)> = pool.query(format!("SELECT m FROM {table}"), ()).await.expect("rows");
     assert_eq!(rows, [(1,), (1,)], "the first run was undone as a whole");
+    drop_table(&pool, &table).await;
+    pool.close().await;
+}
+
+/// The server says that all was undone; what the procedure had committed before was not, and nobody can tell.
+#[tokio::test]
+async fn a_procedure_that_is_undone_with_the_transaction_is_not_run_again() {
+    let pool = pool().await;
+    let table = table(&pool, "procedure", "n INT").await;
+    let body = format!("INSERT INTO {table} VALUES (1); COMMIT; {ASKS_AGAIN}");
+    pool.execute(format!("CREATE PROCEDURE {table}_p() BEGIN {body}; END"), ()).await.expect("a procedure");
+    let call = format!("CALL {table}_p()");
+    for then in ["gives up", "wants to commit", "does not wait", "goes on", "script"] {
+        let runs = AtomicU32::new(0);
+        let error = pool
+            .transaction()
+            .retries(3)
+            .run(async |tx| {
+                runs.fetch_add(1, Ordering::Relaxed);
+                tx.query::<(i32,)>(format!("SELECT n FROM {table}"), ()).await?;
+                match then {
+                    "gives up" => drop(tx.execute(&call, ()).await?),
+                    "script" => tx.batch_execute(&format!("DO 1; {call}; DO 2")).await?,
+                    "wants to commit" => drop(tx.execute(&call, ()).await.expect_err("undone")),
+                    "does not wait" => drop(poll_then_drop(tx.execute(&call, ()), 1).await),
+                    _ => {
+                        tx.execute(&call, ()).await.expect_err("undone");
+                        tx.execute(ASKS_AGAIN, ()).await?;
+                    }
+                }
+                Ok::<_, Error>(())
+            })
+            .await
+            .expect_err(then);
+        assert_eq!(
+            (error.kind(), error.outcome()),
+            (ErrorKind::Database, Outcome::Unknown),
+            "{then}: {error}"
+        );
+        assert_eq!(error.as_database().map(DatabaseError::number), Some(1213), "{then}: {error}");
+        assert!(
+            !error.is_retryable() && error.to_string().contains("look at what is there"),
+            "{then}: {error}"
+        );
+        assert_eq!(runs.load(Ordering::Relaxed), 1, "{then}");
+        eventually("all leases are back", || async { pool.stats().leased == 0 }).await;
+        assert_eq!(count(&pool, &table).await, 1, "{then}: what the procedure has committed");
+        pool.execute(format!("DELETE FROM {table}"), ()).await.expect("empty");
+    }
+    // One that fails by itself is undone alone, and one that goes well is part of the transaction.
+    let body = format!("INSERT INTO {table} VALUES (?); SELECT n FROM {table}").replace('?', "m");
+    pool.execute(format!("CREATE PROCEDURE {table}_q(m INT) BEGIN {body}; END"), ())
+        .await
+        .expect("a procedure");
+    let tx = pool.begin().await.expect("a lease");
+    tx.execute(format!("CALL {table}_q(?, ?)"), (1, 2)).await.expect_err("one too many");
+    for n in [1, 2] {
+        let rows: Vec<(i32,)> = tx.query(format!("CALL {table}_q(?)"), (n,)).await.expect("rows");
+        assert_eq!(rows.len(), n as usize);
+    }
+    tx.commit().await.expect("committed");
+    assert_eq!(count(&pool, &table).await, 2);
+    for name in ["p", "q"] {
+        pool.execute(format!("DROP PROCEDURE {table}_{name}"), ()).await.expect("dropped");
+    }
     drop_table(&pool, &table).await;
     pool.close().await;
 }

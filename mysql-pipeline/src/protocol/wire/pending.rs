@@ -16,6 +16,7 @@ use crate::statement::Learned;
 
 /// What is remembered of a request, or of its forerunner, until its answer is complete.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub(crate) struct Pending {
     pub(super) command: Command,
     /// Written behind it and answered next, in this order.
@@ -23,6 +24,12 @@ pub(crate) struct Pending {
     /// It is a forerunner, and this is who waits for it.
     pub(super) key: Option<ParkKey>,
     pub(super) own: bool,
+    /// It is part of a transaction, or its end.
+    pub(super) part: bool,
+    /// It has ended the transaction that it was part of.
+    pub(super) ended: bool,
+    /// Whether its rows are binary.
+    pub(super) binary: bool,
     /// Whether rows are wanted.
     pub(super) wants_rows: bool,
     /// The number that the last row of a text holds, for the engine's own question.
@@ -59,8 +66,13 @@ pub(super) enum Kind {
     Opening,
     /// What ends one.
     Commit,
+    Rollback,
     /// `COM_SET_OPTION`.
     Option,
+    /// Sets a savepoint before what may end the transaction unseen.
+    Guard,
+    /// Releases it: there is none any more when the transaction was ended.
+    Guarded,
     Reset,
 }
 
@@ -190,7 +202,7 @@ impl Pending {
     }
 
     pub(super) fn ran(&mut self) -> Result<Answer, Fault> {
-        let text = !matches!(self.command.kind, Kind::Execute { .. });
+        let text = !self.binary;
         let empty = Collector::new(self.collector.budget());
         let packets = std::mem::replace(&mut self.collector, empty)
             .finish()

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use wire_pipeline::answer::{Budget, Chunks, Collector};
 
 use super::super::cache::{Prepared, StatementId};
-use super::super::messages::{Description, Tag, malformed, parameter_types};
+use super::super::messages::{Description, Tag, Verb, malformed, parameter_types};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 
 /// A request on its way.
@@ -37,6 +37,8 @@ pub(super) enum Kind {
         parts: SmallVec<[PendingPart; 1]>,
         /// The first part opens a transaction.
         opened: bool,
+        /// It is part of a transaction.
+        part: bool,
         rows: bool,
     },
     Learn {
@@ -47,10 +49,39 @@ pub(super) enum Kind {
     Script {
         own: bool,
         /// It runs in a transaction that it must not end.
-        in_transaction: bool,
+        in_transaction: Option<Ending>,
         /// Its session ends with it.
         alone: bool,
     },
+}
+
+/// How far the statements of a script have ended the transaction that it runs in. Its status alone does not tell: a new
+/// one may be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Not at all. `opening`: what comes next has opened it. `chains`: where the script has a ROLLBACK, it is one that
+    /// ends the transaction and begins the next; the server reports it like a return to a savepoint.
+    NotYet {
+        opening: bool,
+        chains: bool,
+    },
+    /// There was a ROLLBACK: of the whole, if a BEGIN follows.
+    Perhaps,
+    Ended,
+}
+
+impl Ending {
+    fn after(self, verb: Verb) -> Self {
+        match (self, verb) {
+            (Self::Ended, _)
+            | (_, Verb::Commit)
+            | (Self::Perhaps, Verb::Begin)
+            | (Self::NotYet { chains: true, .. }, Verb::Rollback) => Self::Ended,
+            (Self::NotYet { opening: true, chains }, Verb::Begin) => Self::NotYet { opening: false, chains },
+            (Self::NotYet { .. }, Verb::Rollback) => Self::Perhaps,
+            (unchanged, _) => unchanged,
+        }
+    }
 }
 
 pub(super) struct PendingPart {
@@ -92,6 +123,22 @@ impl Pending {
         matches!(self.kind, Kind::Script { own: true, .. })
     }
 
+    /// It is part of a transaction.
+    pub(super) fn is_part(&self) -> bool {
+        matches!(self.kind, Kind::Run { part: true, .. } | Kind::Script { in_transaction: Some(_), .. })
+    }
+
+    /// It is a script that has ended the transaction that it ran in; `status` is what the server is in behind it.
+    pub(super) fn has_ended_it(&self, status: u8) -> bool {
+        let Kind::Script { in_transaction: Some(ending), .. } = self.kind else { return false };
+        match ending {
+            Ending::Ended => true,
+            // As a whole it could not be parsed, and what comes first in it was not run either.
+            Ending::NotYet { opening: true, .. } => false,
+            Ending::NotYet { opening: false, .. } | Ending::Perhaps => status == b'I',
+        }
+    }
+
     /// Whether rows are wanted now.
     pub(super) fn wants_rows(&self) -> bool {
         match &self.kind {
@@ -121,7 +168,7 @@ impl Pending {
     /// One statement has run.
     pub(super) fn complete(&mut self, tag: Tag) -> Result<(), Fault> {
         self.executed = true;
-        match &self.kind {
+        match &mut self.kind {
             Kind::Run { .. } if self.bound => {
                 self.tags.push(tag);
                 self.at += 1;
@@ -133,7 +180,10 @@ impl Pending {
                 self.bound = false;
                 Ok(())
             }
-            Kind::Script { .. } => Ok(()),
+            Kind::Script { in_transaction, .. } => {
+                *in_transaction = in_transaction.map(|ending| ending.after(tag.verb));
+                Ok(())
+            }
             Kind::Run { .. } | Kind::Learn { .. } => Err(malformed("a completion without a statement")),
         }
     }

@@ -162,14 +162,60 @@ fn a_statement_that_is_asked_for_as_the_first_of_a_transaction_fails_at_every_st
 #[test]
 fn a_script_that_ends_the_transaction_it_runs_in_is_told_so() {
     let script = || vec![opened(Request::script("x", true))];
-    let ended = "SessionState/Completed: the script ended the transaction behind its handle's back; use commit() or \
-                 rollback(), or pool.session() for transactions of your own";
-    let with_error = format!("{ended}: ERROR 22012: as it is");
-    let done = complete("UPDATE 1");
+    let words = "a script ended the transaction behind its handle's back; use commit() or rollback(), or \
+                 pool.session() for transactions of your own";
+    let ended = &*format!("SessionState/Completed: {words}");
+    let with_error = format!("SessionState/Unknown: {words}: ERROR 22012: as it is");
+    let done = [complete("BEGIN"), complete("UPDATE 1")].concat();
     let dialogue = || Dialogue::new().asks(script);
+    // One that cannot be parsed ends nothing, because nothing of it runs.
+    let refused = "Database/Failed: the database reported an error: ERROR 42601: as it is";
+    dialogue().says(&[&error("42601"), READY]).hears([refused]).check();
+    for ends in [
+        &["COMMIT", "BEGIN"][..],
+        &["PREPARE TRANSACTION", "START TRANSACTION"],
+        &["ROLLBACK", "SELECT 1", "BEGIN"],
+    ] {
+        let ends: Vec<u8> = ends.iter().flat_map(|tag| complete(tag)).collect();
+        let heard = format!("{ended}, in transaction");
+        dialogue().says(&[&done, &ends, READY_IN_TRANSACTION]).hears([&*heard]).check();
+    }
+    dialogue()
+        .says(&[&done, &complete("ROLLBACK"), READY_IN_TRANSACTION])
+        .hears(["script, in transaction"])
+        .check();
     dialogue().says(&[&done, READY_IN_TRANSACTION]).hears(["script, in transaction"]).check();
     dialogue().says(&[&done, &complete("COMMIT"), READY]).hears([ended]).check();
-    dialogue().says(&[&complete("ROLLBACK"), &error("22012"), READY]).hears([&*with_error]).check();
+    dialogue().says(&[&done, &complete("ROLLBACK"), &error("22012"), READY]).hears([&*with_error]).check();
+}
+
+#[test]
+fn what_is_behind_a_script_that_ended_its_transaction_is_not_told_ok() {
+    let a = learned("a", &[]);
+    let words = "a script ended the transaction behind its handle's back; use commit() or rollback(), or \
+                 pool.session() for transactions of your own";
+    let ran = [PARSED, TAKES_NOTHING, NO_DATA, BOUND, &complete("UPDATE 1"), READY_IN_TRANSACTION].concat();
+    let behind = move || query(&a, &()).in_transaction(true);
+    Dialogue::new()
+        .asks(|| vec![opened(Request::script("x", true))])
+        .says(&[&complete("BEGIN"), READY_IN_TRANSACTION])
+        .hears(["script, in transaction"])
+        .asks(move || vec![Request::script("y", true), behind(), behind()])
+        .says(&[
+            &complete("COMMIT"),
+            &complete("BEGIN"),
+            READY_IN_TRANSACTION,
+            &ran,
+            BOUND,
+            &error("40001"),
+            READY_IN_FAILED_TRANSACTION,
+        ])
+        .hears([
+            &*format!("SessionState/Completed: {words}, in transaction"),
+            &*format!("SessionState/Unknown: {words}, in transaction"),
+            &*format!("SessionState/Unknown: {words}: ERROR 40001: as it is, in transaction"),
+        ])
+        .check();
 }
 
 #[test]

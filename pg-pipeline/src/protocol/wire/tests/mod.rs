@@ -160,6 +160,7 @@ impl Dialogue {
 
     fn check(self) {
         let whole = self.play(&mut |bytes| vec![bytes.to_vec()]);
+        assert!(whole.refused.is_empty(), "refused: {:?}", whole.refused);
         for (round, sent) in self.rounds.iter().zip(&whole.sent) {
             if let Some(expected) = &round.sent {
                 assert_eq!(sent.escape_ascii().to_string(), expected.escape_ascii().to_string());
@@ -238,6 +239,7 @@ impl Dialogue {
             played.heard.push(heard);
         }
         let budget = Arc::clone(&line.budget);
+        played.refused = std::mem::take(&mut line.refused);
         drop(line);
         assert_eq!(budget.held(), 0, "the memory of answers is given back");
         played
@@ -250,6 +252,7 @@ struct Played {
     asked: usize,
     sent: Vec<Vec<u8>>,
     heard: Vec<Vec<String>>,
+    refused: Vec<String>,
     lost: Option<String>,
 }
 
@@ -259,6 +262,8 @@ struct Line {
     budget: Arc<Budget>,
     input: ReadBuffer,
     fifo: VecDeque<Pending>,
+    /// What was not sent, and why.
+    refused: Vec<String>,
 }
 
 impl Line {
@@ -267,7 +272,7 @@ impl Line {
         let setup = vec!["SET a = 1".to_owned()].into();
         let reported = [("TimeZone".to_owned(), "UTC".to_owned())];
         let wire = PgWire::new(&budget, cache, setup, reported);
-        Self { wire, budget, input: ReadBuffer::new(), fifo: VecDeque::new() }
+        Self { wire, budget, input: ReadBuffer::new(), fifo: VecDeque::new(), refused: Vec::new() }
     }
 
     /// The bytes of `requests`.
@@ -276,7 +281,7 @@ impl Line {
         for mut request in requests {
             match self.wire.frame(&mut request, &mut out) {
                 Framed::Sent(pending) => self.fifo.push_back(pending),
-                Framed::Refused(error) => panic!("refused: {error}"),
+                Framed::Refused(error) => self.refused.push(error.to_string()),
                 Framed::Ahead { .. } | Framed::Waits { .. } => panic!("nothing is sent ahead"),
             }
         }
