@@ -1,13 +1,14 @@
 //! What callers were told, and whether it was true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pg_pipeline::{ErrorKind, Outcome};
 
 use crate::client::{Ask, Failure, Told};
 use crate::log::Log;
-use crate::server::{Owner, Server};
+use crate::server::Server;
+use crate::text::Owner;
 
 /// How a call, or a unit of work, ended for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,8 @@ struct State {
     calls: BTreeMap<i64, Call>,
     /// How units of work ended, by their owner.
     works: BTreeMap<i64, End>,
+    /// Statements that were undone with a savepoint.
+    undone: BTreeSet<i64>,
     fine: u64,
 }
 
@@ -90,6 +93,14 @@ impl Account {
             drop(state);
             self.log.violation(format!("statement {id} was answered twice"));
         }
+    }
+
+    /// What an owner has asked for since then was undone with a savepoint.
+    pub fn undone_since(&self, owner: i64, mark: i64) {
+        let mut state = self.state();
+        let state = &mut *state;
+        let since = state.calls.range(mark..).filter(|(_, call)| call.owner == owner);
+        state.undone.extend(since.map(|(id, _)| *id));
     }
 
     /// How a unit of work ended.
@@ -159,6 +170,9 @@ impl Account {
             if begun > 1 && !batch {
                 wrong("it ran more than once");
             }
+            if state.undone.contains(id) && committed > 0 {
+                wrong("it was undone with its savepoint");
+            }
             if call.refused && committed > 0 {
                 wrong("what was refused is there");
             }
@@ -175,6 +189,7 @@ impl Account {
             let there = writes().filter(|(id, _)| server.committed(**id) > 0).count();
             let acknowledged = writes()
                 .filter(|(_, call)| matches!(call.end, End::Fine | End::Error(_, Outcome::Completed)))
+                .filter(|(id, _)| !state.undone.contains(id))
                 .map(|(id, _)| *id);
             let missing = acknowledged.filter(|id| server.committed(*id) != 1).count();
             let whole = match end {
@@ -204,7 +219,9 @@ mod tests {
     use super::*;
     use crate::dice::Dice;
     use crate::run::in_virtual_time;
-    use crate::server::{Args, Session, Temper, Text};
+    use crate::server::Temper;
+    use crate::session::Session;
+    use crate::text::{Args, Text};
 
     /// What is found when a write on the pool is told `told` and the server did `did`.
     fn found(told: Option<Told>, did: impl Fn(&mut Session, Args)) -> Vec<String> {
@@ -212,9 +229,9 @@ mod tests {
             let server = Server::new(&log, Dice::new(1, 1), Temper::default());
             let account = Account::new(&log);
             let args = Args { id: account.number(), owner: 0, work: 0, size: 0 };
-            did(&mut Session::new(&server, 0), args);
+            did(&mut Session::new(&server, 0, 0), args);
             account.told(
-                Ask { args, variant: 0, writes: true, timeout: None, idempotent: false },
+                Ask { args, variant: 0, writes: true, timeout: None, idempotent: false, bulk: 0 },
                 true,
                 told.clone(),
             );

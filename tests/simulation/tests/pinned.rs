@@ -2,6 +2,7 @@
 
 use simulation::client::{MySql, Postgres};
 use simulation::run::run;
+use simulation::weather::Scope;
 
 #[derive(Debug, Clone, Copy)]
 enum Driver {
@@ -37,8 +38,8 @@ const PINNED: &[(Driver, u64, &str)] = &[
 fn what_was_found_stays_mended() {
     for (driver, seed, found) in PINNED {
         let report = match driver {
-            Driver::Postgres => run::<Postgres>(*seed, false),
-            Driver::MySql => run::<MySql>(*seed, false),
+            Driver::Postgres => run::<Postgres>(Scope::Plain, *seed, false),
+            Driver::MySql => run::<MySql>(Scope::Plain, *seed, false),
         };
         assert!(report.violations.is_empty(), "{driver:?} {seed} ({found}): {:#?}", report.violations);
     }
