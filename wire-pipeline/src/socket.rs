@@ -83,7 +83,8 @@ impl Socket {
         let opened = match place {
             Place::Tcp(name, address, port) => match transport {
                 Some(transport) => {
-                    let peer = transport.is_direct().then(|| Peer::Own(transport.clone(), name.to_owned(), port));
+                    let peer =
+                        transport.is_direct().then(|| Peer::Own(transport.clone(), name.to_owned(), port));
                     transport.open(name, port).await.map(|stream| Self::Own(stream, peer))
                 }
                 None => tcp(name, address, port, tuning).await,

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pg_pipeline::{ErrorKind, Outcome};
 
 use crate::client::{Ask, Failure, Told};
 use crate::log::Log;
 use crate::server::Server;
-use crate::text::Owner;
+use crate::text::{Args, Owner};
 
 /// How a call, or a unit of work, ended for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,9 @@ struct Call {
     owner: i64,
     writes: bool,
     refused: bool,
+    /// Its own limit is the pool's.
+    patient: bool,
+    work: i64,
     end: End,
 }
 
@@ -88,7 +92,8 @@ impl Account {
         let refused = ask.args.size < 0;
         let mut state = self.state();
         state.fine += u64::from(end == End::Fine);
-        let call = Call { owner: ask.args.owner, writes: ask.writes, refused, end };
+        let Args { owner, work, .. } = ask.args;
+        let call = Call { owner, writes: ask.writes, refused, patient: ask.timeout.is_none(), work, end };
         if state.calls.insert(id, call).is_some() {
             drop(state);
             self.log.violation(format!("statement {id} was answered twice"));
@@ -125,6 +130,9 @@ impl Account {
     /// An error that this world does not cause means that a driver misunderstood something.
     pub fn look_at(&self, whose: &str, failure: &Failure) {
         self.log.remark(|| format!("{whose}: {:?} {:?} {}", failure.kind, failure.outcome, failure.words));
+        if failure.words.contains("stall_timeout") {
+            self.log.note("stalled", [0; 3]);
+        }
         let impossible = match failure.kind {
             ErrorKind::Protocol | ErrorKind::Encode | ErrorKind::Auth | ErrorKind::Tls => true,
             // The server may refuse to describe what it has parsed.
@@ -134,6 +142,26 @@ impl Account {
         };
         if impossible {
             self.log.violation(format!("{whose}: {:?}: {}", failure.kind, failure.words));
+        }
+    }
+
+    /// With nothing in the way nobody waits for longer than all of the work takes, however it was spread: checks that no
+    /// call ran out of time, if its limit is longer than that.
+    pub fn settle_in_time(&self, limit: Duration) {
+        /// What a call may cost beside its work, in milliseconds: ways, preparing, and a neighbour that is stopped.
+        const EACH: i64 = 60;
+        let state = self.state();
+        let work: i64 = state.calls.values().map(|call| call.work + EACH).sum();
+        if work > limit.as_millis() as i64 {
+            return;
+        }
+        self.log.note("all in time", [state.calls.len() as i64, work, 0]);
+        for (id, call) in &state.calls {
+            // Those of a batch may have waited for a lease, which has a limit of its own.
+            let alone = Owner::of(call.owner) != Owner::Batch;
+            if call.patient && alone && matches!(call.end, End::Error(ErrorKind::Timeout, _)) {
+                self.log.violation(format!("statement {id} ran out of time with nothing in its way"));
+            }
         }
     }
 
@@ -221,7 +249,7 @@ mod tests {
     use crate::run::in_virtual_time;
     use crate::server::Temper;
     use crate::session::Session;
-    use crate::text::{Args, Text};
+    use crate::text::Text;
 
     /// What is found when a write on the pool is told `told` and the server did `did`.
     fn found(told: Option<Told>, did: impl Fn(&mut Session, Args)) -> Vec<String> {

@@ -103,9 +103,8 @@ pub trait Database: Send + Sync + 'static {
     /// Rolls back.
     fn roll_back(on: Self::Transaction) -> impl Future<Output = Result<(), Failure>> + Send;
     /// Sets a savepoint.
-    fn savepoint(
-        on: &Self::Transaction,
-    ) -> impl Future<Output = Result<Self::Savepoint<'_>, Failure>> + Send;
+    fn savepoint(on: &Self::Transaction)
+    -> impl Future<Output = Result<Self::Savepoint<'_>, Failure>> + Send;
     /// Sets a savepoint inside of another.
     fn savepoint_in<'a>(
         on: &'a Self::Savepoint<'_>,

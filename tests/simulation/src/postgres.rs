@@ -310,7 +310,14 @@ impl Backend {
                 self.session.mark(0);
                 "RESET"
             }
-            (Text::Autocommit(_) | Text::MaxPacket | Text::Kill(_) | Text::Echo { .. } | Text::Write { .. }, _) => {
+            (
+                Text::Autocommit(_)
+                | Text::MaxPacket
+                | Text::Kill(_)
+                | Text::Echo { .. }
+                | Text::Write { .. },
+                _,
+            ) => {
                 return Err(SYNTAX);
             }
             (Text::Other, _) => "OTHER",
@@ -482,5 +489,9 @@ fn parameters(body: &mut BytesMut) -> Option<Args> {
         body.try_get_i64().ok()
     };
     // A fifth tells nothing.
-    if matches!(count, 4 | 5) { Some(Args { id: next()?, owner: next()?, work: next()?, size: next()? }) } else { None }
+    if matches!(count, 4 | 5) {
+        Some(Args { id: next()?, owner: next()?, work: next()?, size: next()? })
+    } else {
+        None
+    }
 }

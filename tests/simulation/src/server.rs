@@ -31,6 +31,13 @@ pub struct Temper {
     pub reluctant: u64,
 }
 
+impl Temper {
+    /// It does its work, and nothing else.
+    pub fn is_even(self) -> bool {
+        self.refuses + self.dies + self.vanishes + self.pauses == 0
+    }
+}
+
 /// What it does at a message boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
@@ -133,8 +140,7 @@ impl Server {
     pub fn conflicts(&self, args: Args) -> bool {
         let mut state = self.state();
         let share = state.temper.conflicts;
-        let conflicts =
-            share > 0 && Owner::of(args.owner) == Owner::Transaction && state.wide.happens(share);
+        let conflicts = share > 0 && Owner::of(args.owner) == Owner::Transaction && state.wide.happens(share);
         drop(state);
         if conflicts {
             self.log.note("conflict", [args.id, args.owner, 0]);
@@ -232,7 +238,10 @@ impl Server {
         let state = &mut *state;
         let Some(stage) = state.stages.get_mut(&connection) else { return false };
         stage.wanted = stage.wanted.saturating_sub(1);
-        let Some((id, stop)) = stage.works.take() else { return true };
+        let Some((id, stop)) = stage.works.take() else {
+            self.log.note("stopped too late", [connection as i64, 0, 0]);
+            return true;
+        };
         self.log.note("stops", [connection as i64, id, 0]);
         if is_awaited(&state.deadlines, id) {
             self.log.violation(format!("statement {id} was stopped while its asker waited for it"));

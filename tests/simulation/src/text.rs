@@ -113,7 +113,9 @@ impl Text {
             Self::Back(number_behind(text, "savepoint_"))
         } else if text.starts_with("RELEASE SAVEPOINT ") {
             Self::Release(number_behind(text, "savepoint_"))
-        } else if text.starts_with("SELECT 1 / (NOT (") || text.starts_with("SELECT EXP(1000 * @@global.read_only)") {
+        } else if text.starts_with("SELECT 1 / (NOT (")
+            || text.starts_with("SELECT EXP(1000 * @@global.read_only)")
+        {
             Self::AskReadOnly
         } else if text.starts_with("KILL QUERY ") {
             Self::Kill(number_behind(text, "QUERY "))

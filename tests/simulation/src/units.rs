@@ -147,6 +147,7 @@ impl<D: Database> World<D> {
         let attempts: Mutex<Vec<Attempt>> = Mutex::default();
         let at = || attempts.lock().unwrap_or_else(PoisonError::into_inner);
         let seed = dice.below(u64::MAX);
+        let holding = self.holders.holds();
         let work = |tx: D::Tx| {
             let owner = Owner::Transaction.number(self.account.number());
             let number = {
@@ -154,6 +155,10 @@ impl<D: Database> World<D> {
                 attempts.push(Attempt { owner, done: false });
                 attempts.len()
             };
+            if number > 1 {
+                self.log.note("runs again", [owner, number as i64, 0]);
+                holding.gave_back(1);
+            }
             self.log.note("attempt", [owner, number as i64, i64::from(retries)]);
             let at = &at;
             async move {
@@ -167,7 +172,6 @@ impl<D: Database> World<D> {
         let Settings { acquire_timeout, query_timeout, .. } = self.settings;
         // Every run may have a savepoint and several statements one after the other; the waits are 500 ms at most.
         let limit = (acquire_timeout + query_timeout * 30 + Duration::from_millis(500)) * (retries + 1);
-        let holding = self.holders.holds();
         let patience = match dice.below(10) {
             0 => Patience::Polls(dice.below(30)),
             1 => Patience::Time(dice.below(200)),
@@ -184,6 +188,9 @@ impl<D: Database> World<D> {
         };
         for attempt in earlier {
             self.account.ended(attempt.owner, End::Dropped(false));
+        }
+        if matches!(told, Some(Ok(()))) && !earlier.is_empty() {
+            self.log.note("committed when run again", [last.owner, 0, 0]);
         }
         match told {
             Some(Ok(())) if !last.done => self.log.violation("committed what had not asked for it"),

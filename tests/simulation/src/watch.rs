@@ -33,15 +33,25 @@ struct State {
     gone: VecDeque<Instant>,
 }
 
-/// Somebody who may hold a lease.
+/// Somebody who may hold leases.
 #[derive(Debug)]
-pub struct Holding(Arc<Holders>);
+pub struct Holding {
+    holders: Arc<Holders>,
+    most: usize,
+}
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.now -= 1;
-        state.gone.push_back(Instant::now());
+        self.holders.state().now -= self.most;
+        self.gave_back(self.most);
+    }
+}
+
+impl Holding {
+    /// So many leases were given back now, and others are taken.
+    pub fn gave_back(&self, leases: usize) {
+        let now = Instant::now();
+        self.holders.state().gone.extend(std::iter::repeat_n(now, leases));
     }
 }
 
@@ -52,8 +62,13 @@ impl Holders {
 
     /// Somebody may hold a lease from now on.
     pub fn holds(self: &Arc<Self>) -> Holding {
-        self.state().now += 1;
-        Holding(Arc::clone(self))
+        self.holds_up_to(1)
+    }
+
+    /// The same for several, of which nobody sees when they are given back.
+    pub fn holds_up_to(self: &Arc<Self>, most: usize) -> Holding {
+        self.state().now += most;
+        Holding { holders: Arc::clone(self), most }
     }
 
     /// How many may hold one, and how many have given one back for which `grace` has not passed.
@@ -81,6 +96,9 @@ impl<D: Database> World<D> {
         {
             self.log.violation(format!("over its limits: {stats:?}"));
         }
+        if stats.waiting > 0 {
+            self.log.note("waits for a pipe", [stats.waiting as i64, 0, 0]);
+        }
         self.check_bytes(&stats);
         self.check_leases(&stats);
         stats
@@ -96,9 +114,11 @@ impl<D: Database> World<D> {
         let Settings { connections, queue_bytes, .. } = self.settings;
         let is_leased = |state: PipeState| state == PipeState::Leased;
         let shared = stats.pipes.iter().filter(|pipe| !is_leased(pipe.state));
-        let (waits, entries) = shared.fold((0, 0), |(waits, entries), pipe| {
-            (waits + pipe.queued_bytes, entries + pipe.in_flight)
-        });
+        let (waits, entries) = shared
+            .fold((0, 0), |(waits, entries), pipe| (waits + pipe.queued_bytes, entries + pipe.in_flight));
+        if waits > 0 {
+            self.log.note("bytes wait", [waits as i64, entries as i64, 0]);
+        }
         let leased = || stats.pipes.iter().filter(|pipe| is_leased(pipe.state));
         if !within(waits, entries, queue_bytes * connections)
             || leased().any(|pipe| !within(pipe.queued_bytes, pipe.in_flight, queue_bytes))
@@ -109,7 +129,8 @@ impl<D: Database> World<D> {
 
     /// No lease outlives its holder by more than what may still be out on it and putting its session right.
     fn check_leases(&self, stats: &PoolStats) {
-        let Settings { query_timeout, stall_timeout, connect_timeout, lease_report_after, .. } = self.settings;
+        let Settings { query_timeout, stall_timeout, connect_timeout, lease_report_after, .. } =
+            self.settings;
         let grace = query_timeout + stall_timeout + connect_timeout * 2 + SLACK * 2;
         let (now, gone) = self.holders.count(grace);
         if stats.leased > now + gone {
@@ -122,7 +143,8 @@ impl<D: Database> World<D> {
         let unreported = long.filter(|lease| !reports::has_reported(Instant::now() - lease.held_for)).count();
         // One that was given back before its time is not reported while its session is put right.
         if unreported > gone {
-            self.log.violation(format!("{unreported} leases are held for long, and nobody says so: {stats:?}"));
+            self.log
+                .violation(format!("{unreported} leases are held for long, and nobody says so: {stats:?}"));
         }
     }
 
@@ -135,8 +157,8 @@ impl<D: Database> World<D> {
             let stats = self.check_limits();
             for (pipe, (done, since)) in stats.pipes.iter().zip(&mut still) {
                 let now = pipe.queries + pipe.reconnects + pipe.writes;
-                let works = pipe.in_flight > 0
-                    && !matches!(pipe.state, PipeState::Connecting | PipeState::Closed);
+                let works =
+                    pipe.in_flight > 0 && !matches!(pipe.state, PipeState::Connecting | PipeState::Closed);
                 if now != *done || !works {
                     (*done, *since) = (now, Instant::now());
                 } else if since.elapsed() > longest {

@@ -90,6 +90,7 @@ impl Settings {
             lease_report_after: millis(dice, &[0, 10, 100, 30_000]),
             hosts: if features.failover == Failover::Host { NAMES } else { NAME },
             cancels: features.cancels,
+            query_timeout: if features.fine { Duration::from_secs(8) } else { self.query_timeout },
             ..self
         }
     }
@@ -129,6 +130,8 @@ pub struct Features {
     pub bulk: bool,
     /// What nobody waits for any more is stopped.
     pub cancels: bool,
+    /// Nothing is in the way of anything, and there is time for all of it.
+    pub fine: bool,
     /// What becomes of the first machine.
     pub failover: Failover,
 }
@@ -152,6 +155,7 @@ impl Features {
         classes: false,
         bulk: false,
         cancels: false,
+        fine: false,
         failover: Failover::None,
     };
 
@@ -161,7 +165,8 @@ impl Features {
         let without = std::env::var("WITHOUT").unwrap_or_default();
         let may = |name: &str| !without.split(',').any(|without| without == name);
         let failover = dice.pick(&[Failover::None, Failover::None, Failover::Name, Failover::Host]);
-        let failover = if may("failover") { failover } else { Failover::None };
+        let fine = dice.happens(120);
+        let failover = if may("failover") && !fine { failover } else { Failover::None };
         Self {
             savepoints: dice.happens(700) & may("savepoints"),
             retries: dice.happens(600) & may("retries"),
@@ -169,6 +174,7 @@ impl Features {
             bulk: dice.happens(300) & may("bulk"),
             // A name that leads elsewhere is no place to have something stopped.
             cancels: dice.happens(800) & may("cancels") & (failover != Failover::Name),
+            fine,
             failover,
         }
     }
@@ -209,6 +215,11 @@ impl Weather {
         }
     }
 
+    /// Nothing breaks, and nothing takes long.
+    pub fn is_fine(self) -> bool {
+        self.latency <= 1 && self.room > 1024 && self.breaks == 0 && self.refuses == 0
+    }
+
     fn fate(self, dice: &mut Dice) -> Fate {
         let grain = self.grain.unwrap_or_else(|| dice.pick(&[Grain::Whole, Grain::Any, Grain::Single]));
         let breaks = dice.happens(self.breaks).then(|| {
@@ -239,7 +250,7 @@ pub fn any_temper(dice: &mut Dice) -> Temper {
 /// The same in the wide world.
 pub fn widened_temper(temper: Temper, features: Features, dice: &mut Dice) -> Temper {
     Temper {
-        conflicts: if features.retries { dice.pick(&[0, 30, 200]) } else { 0 },
+        conflicts: if features.retries { dice.pick(&[30, 200]) } else { 0 },
         reluctant: if features.failover == Failover::Name { dice.pick(&[0, 20]) } else { 0 },
         ..temper
     }
@@ -281,7 +292,14 @@ struct State {
 impl Network {
     /// A network without any connection.
     pub fn new(server: &Arc<Server>, seed: u64, weather: Weather) -> Arc<Self> {
-        let state = State { weather, dice: Dice::new(seed, 3), links: Vec::new(), away: [false; NODES], leads_to: 0, fates: Vec::new() };
+        let state = State {
+            weather,
+            dice: Dice::new(seed, 3),
+            links: Vec::new(),
+            away: [false; NODES],
+            leads_to: 0,
+            fates: Vec::new(),
+        };
         Arc::new(Self {
             server: Arc::clone(server),
             log: Arc::clone(server.log()),

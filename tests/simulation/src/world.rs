@@ -156,6 +156,7 @@ impl<D: Database> World<D> {
         self.server.awaited_until(ask.args.id, Instant::now() + limit);
         let told = self.within(limit, patience, call).await;
         self.account.told(ask, polled, told.clone());
+        self.check_limits();
         told
     }
 
@@ -239,8 +240,8 @@ impl<D: Database> World<D> {
         let owner = Owner::Batch.number(self.account.number());
         let asks: Vec<Ask> = (0..=dice.below(4)).map(|_| self.ask(dice, owner)).collect();
         let limit = self.settings.query_timeout;
-        // On some databases it holds a lease.
-        let holding = self.holders.holds();
+        // On some databases it runs on a lease, up to three times again, each on its own.
+        let holding = self.holders.holds_up_to(4);
         for ask in &asks {
             self.server.awaited_until(ask.args.id, Instant::now() + limit);
         }
