@@ -17,11 +17,9 @@ use crate::world::{LARGEST, World};
 const EVERY: Duration = Duration::from_millis(50);
 /// The coarse timers of the engine, and rounding.
 const SLACK: Duration = Duration::from_millis(15);
-/// Bytes of a request beside what counts.
-const OVERHEAD: usize = 1000;
+/// Bytes of a request beside its large argument; those of a batch.
+const OVERHEAD: usize = 400;
 const KIB: usize = 1024;
-/// Statements of the largest batch.
-const MOST_IN_A_BATCH: usize = 5;
 
 /// Who holds a lease, or is about to, and who has given one back lately.
 #[derive(Debug, Default)]
@@ -107,7 +105,8 @@ impl<D: Database> World<D> {
     /// What waits to be sent: on shared pipes together, and on each lease.
     fn check_bytes(&self, stats: &PoolStats) {
         let limit = |bytes: usize| (bytes / KIB).max(1) * KIB;
-        let largest = MOST_IN_A_BATCH * LARGEST * KIB;
+        // One that is larger than the limit is admitted alone; as text (MySQL) bytes are written as two digits each.
+        let largest = 2 * LARGEST * KIB;
         let within = |waits: usize, entries: usize, bytes: usize| {
             waits <= limit(bytes).max(largest) + OVERHEAD * entries
         };

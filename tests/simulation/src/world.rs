@@ -118,7 +118,8 @@ impl<D: Database> World<D> {
             let slow = ask.variant >= VARIANTS - 2;
             ask.args.work = if slow { 6 + dice.below(60) as i64 } else { 0 };
         }
-        if self.features.bulk && dice.happens(400) {
+        // A batch is one request, however many statements it has: these stay small.
+        if self.features.bulk && Owner::of(ask.args.owner) != Owner::Batch && dice.happens(600) {
             ask.bulk = 1 + dice.below(LARGEST as u64) as usize;
             ask.variant = BULKY + i64::from(ask.args.work > 0);
         }
