@@ -305,6 +305,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_undone_and_is_there_is_found() {
+        for (marked, is_found) in [(0, true), (2, false)] {
+            let report = in_virtual_time(false, |log| async move {
+                let server = Server::new(&log, Dice::new(1, 1), Temper::default());
+                let account = Account::new(&log);
+                let args = Args { id: account.number(), owner: 5, work: 0, size: 0 };
+                let mut session = Session::new(&server, 0, 0);
+                session.begin();
+                write(&mut session, args);
+                let ask = Ask { args, variant: 0, writes: true, timeout: None, idempotent: false, bulk: 0 };
+                account.told(ask, true, Some(Ok(true)));
+                account.undone_since(5, marked);
+                account.ended(5, End::Fine);
+                account.settle(&server);
+                0
+            });
+            let found = report.violations.iter().any(|found| found.contains("undone with its savepoint"));
+            assert_eq!(found, is_found, "{:?}", report.violations);
+        }
+    }
+
+    #[test]
     fn what_runs_in_somebody_elses_transaction_is_found() {
         let found = found(Some(Ok(true)), |session, args| {
             session.begin();

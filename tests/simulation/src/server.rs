@@ -292,3 +292,53 @@ impl Server {
 fn is_awaited(deadlines: &HashMap<i64, Instant>, id: i64) -> bool {
     deadlines.get(&id).is_some_and(|deadline| *deadline > Instant::now())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::run::in_virtual_time;
+
+    /// What is found when `happens` at a server with a connection at a statement that is awaited for 100 ms.
+    fn found<F: Future<Output = ()>>(happens: impl FnOnce(Arc<Server>) -> F) -> Vec<String> {
+        let report = in_virtual_time(false, |log| async move {
+            let server = Server::new(&log, Dice::new(1, 1), Temper::default());
+            server.arrives(7, 0);
+            server.awaited_until(1, Instant::now() + Duration::from_millis(100));
+            let _stopped = server.begins(7, 1);
+            happens(server).await;
+            0
+        });
+        report.violations
+    }
+
+    #[test]
+    fn who_is_stopped_by_right_and_by_mistake() {
+        let by_right = found(|server| async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            server.wants_to_stop(0, 7);
+            assert!(server.stops(7));
+            server.resets(7);
+        });
+        assert!(by_right.is_empty(), "{by_right:?}");
+        let early = found(|server| async move {
+            server.wants_to_stop(0, 7);
+            server.stops(7);
+        });
+        assert!(early.iter().any(|found| found.contains("while its asker waited")), "{early:?}");
+        let elsewhere = found(|server| async move { server.wants_to_stop(1, 7) });
+        assert!(elsewhere.iter().any(|found| found.contains("not machine 1's")), "{elsewhere:?}");
+        let followed = found(|server| async move {
+            server.wants_to_stop(0, 7);
+            server.awaited_until(2, Instant::now() + Duration::from_secs(1));
+            let _stopped = server.begins(7, 2);
+        });
+        assert!(followed.iter().any(|found| found.contains("is on its way")), "{followed:?}");
+        let reset = found(|server| async move {
+            server.wants_to_stop(0, 7);
+            server.resets(7);
+        });
+        assert!(reset.iter().any(|found| found.contains("is put right while")), "{reset:?}");
+    }
+}
