@@ -4,7 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use support::{LIMIT, Seen, Server, Stops, ask, options, poll_once, pool, run, run_within, until, until_idle};
+use support::{
+    LIMIT, Seen, Server, Stops, ask, options, poll_once, pool, run, run_within, until, until_idle,
+};
 use tokio::time::Instant;
 use wire_pipeline::Options;
 use wire_pipeline::error::{ErrorKind, Outcome, Phase};
