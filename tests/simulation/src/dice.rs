@@ -13,6 +13,7 @@ impl Dice {
     }
 
     /// Another generator, whose numbers have nothing to do with this one's. This one stays as it is.
+    #[must_use]
     pub fn branch(&self) -> Self {
         Self::new(self.0, 77)
     }

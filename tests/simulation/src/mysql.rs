@@ -198,10 +198,9 @@ impl Backend {
             let args = Text::args(statement);
             if let Some(args) = args
                 && matches!(text, Text::Echo { .. } | Text::Write { .. })
+                && let Err(number) = self.works(args).await
             {
-                if let Err(number) = self.works(args).await {
-                    return self.done(number);
-                }
+                return self.done(number);
             }
             if let Text::Kill(connection) = text {
                 return self.kill(connection as usize).await;

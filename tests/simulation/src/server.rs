@@ -234,19 +234,19 @@ impl Server {
 
     /// It stops, if it is at anything. False when the connection is not there any more.
     pub fn stops(&self, connection: usize) -> bool {
-        let mut state = self.state();
-        let state = &mut *state;
-        let Some(stage) = state.stages.get_mut(&connection) else { return false };
+        let mut locked = self.state();
+        let State { stages, deadlines, .. } = &mut *locked;
+        let Some(stage) = stages.get_mut(&connection) else { return false };
         stage.wanted = stage.wanted.saturating_sub(1);
-        let Some((id, stop)) = stage.works.take() else {
+        let Some((id, sender)) = stage.works.take() else {
             self.log.note("stopped too late", [connection as i64, 0, 0]);
             return true;
         };
         self.log.note("stops", [connection as i64, id, 0]);
-        if is_awaited(&state.deadlines, id) {
+        if is_awaited(deadlines, id) {
             self.log.violation(format!("statement {id} was stopped while its asker waited for it"));
         }
-        let _ = stop.send(());
+        let _ = sender.send(());
         true
     }
 

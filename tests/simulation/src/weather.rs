@@ -168,12 +168,12 @@ impl Features {
         let fine = dice.happens(120);
         let failover = if may("failover") && !fine { failover } else { Failover::None };
         Self {
-            savepoints: dice.happens(700) & may("savepoints"),
-            retries: dice.happens(600) & may("retries"),
-            classes: dice.happens(500) & may("classes"),
-            bulk: dice.happens(300) & may("bulk"),
+            savepoints: dice.happens(700) && may("savepoints"),
+            retries: dice.happens(600) && may("retries"),
+            classes: dice.happens(500) && may("classes"),
+            bulk: dice.happens(300) && may("bulk"),
             // A name that leads elsewhere is no place to have something stopped.
-            cancels: dice.happens(800) & may("cancels") & (failover != Failover::Name),
+            cancels: dice.happens(800) && may("cancels") && failover != Failover::Name,
             fine,
             failover,
         }
