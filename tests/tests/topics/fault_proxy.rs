@@ -66,7 +66,7 @@ async fn break_until_enough(pool: &Pool, proxy: &Proxy, name: &str, stop: &Atomi
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_is_there_once_whatever_byte_the_network_breaks_at() {
     let (other, seed) = (pool().await, 1);
-    let faults = Faults { seed, cut_within: 20_000, delay_one_in: 20 };
+    let faults = Faults::cuts(seed, 20_000, 20);
     let (pool, proxy, name) = broken_pool("ledger", faults).await;
     let ledger = table(&other, "ledger", "nonce int8 PRIMARY KEY, n int4 NOT NULL").await;
     let insert = upsert(&ledger);
@@ -123,7 +123,7 @@ async fn what_was_acknowledged_is_there_once_whatever_byte_the_network_breaks_at
 async fn transactions_are_whole_whatever_byte_the_network_breaks_at() {
     const ACCOUNTS: i64 = 20;
     let (other, seed) = (pool().await, 2);
-    let faults = Faults { seed, cut_within: 6_000, delay_one_in: 20 };
+    let faults = Faults::cuts(seed, 6_000, 20);
     let (pool, proxy, name) = broken_pool("accounts", faults).await;
     let accounts = table(&other, "accounts", "id int8 PRIMARY KEY, balance int8 NOT NULL").await;
     let moves = table(&other, "moves", "nonce int8 PRIMARY KEY, source int8, target int8, amount int8").await;
