@@ -4,6 +4,8 @@
 #[path = "../both.rs"]
 mod both;
 pub mod dialect;
+#[path = "../oracle/mod.rs"]
+pub mod oracle;
 pub mod peer;
 
 pub use both::*;
