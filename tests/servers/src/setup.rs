@@ -71,13 +71,13 @@ SET password_encryption = 'md5';
 CREATE ROLE md5_user LOGIN PASSWORD 'secret';
 ";
 
-/// What MySQL runs once, when it starts for the first time.
+/// What MySQL runs whenever it starts.
 pub(crate) const MYSQL_INIT: &str = "\
 ALTER USER 'root'@'localhost' IDENTIFIED BY 'secret';
-CREATE USER 'root'@'%' IDENTIFIED BY 'secret';
+CREATE USER IF NOT EXISTS 'root'@'%' IDENTIFIED BY 'secret';
 GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;
-CREATE DATABASE app;
-CREATE USER 'app'@'%' IDENTIFIED BY 'secret';
+CREATE DATABASE IF NOT EXISTS app;
+CREATE USER IF NOT EXISTS 'app'@'%' IDENTIFIED BY 'secret';
 GRANT ALL PRIVILEGES ON app.* TO 'app'@'%';
 ";
 

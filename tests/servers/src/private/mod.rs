@@ -14,6 +14,9 @@ use std::path::Path;
 
 pub(crate) use process::Running;
 
+use rustix::process::Signal;
+
+use crate::meeting::Stop;
 use crate::server::{Facts, Kind};
 use crate::supervisor::Record;
 
@@ -27,6 +30,17 @@ pub(crate) fn start(
     match kind {
         Kind::Postgres => postgres::start(temporary, record, note),
         Kind::Mysql => mysql::start(temporary, record, note),
+    }
+}
+
+/// The signal that stops a server (PostgreSQL documentation, "Shutting Down the Server"; MySQL manual, "Unix Signal
+/// Handling in MySQL").
+pub(crate) fn signal(kind: Kind, how: Stop) -> Signal {
+    match (kind, how) {
+        (Kind::Postgres, Stop::Fast) => Signal::INT,
+        (Kind::Postgres, Stop::Immediate) => Signal::QUIT,
+        (Kind::Mysql, Stop::Fast) => Signal::TERM,
+        (Kind::Mysql, Stop::Immediate) => Signal::KILL,
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn start(
         .arg(option("ssl-cert", &folder.join("server.crt")))
         .arg(option("ssl-ca", &folder.join("ca.crt")));
     account.prepare(&mut command, &folder);
-    let mut running = Running::start(&mut command, &folder.join("log"), SIGNALS)?;
+    let mut running = Running::start(command, &folder.join("log"), SIGNALS)?;
     record.add_process(running.pid(), &data)?;
 
     let url = setup::mysql_url(port);

@@ -68,7 +68,7 @@ pub(super) fn start(
         command.arg("-c").arg(format!("{name}={value}"));
     }
     account.prepare(&mut command, &folder);
-    let mut running = Running::start(&mut command, &folder.join("log"), SIGNALS)?;
+    let mut running = Running::start(command, &folder.join("log"), SIGNALS)?;
     record.add_process(running.pid(), &data)?;
 
     let url = setup::postgres_url(port);
