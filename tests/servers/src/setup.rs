@@ -48,6 +48,11 @@ pub(crate) const POSTGRES_SETTINGS: &[(&str, &str)] = &[
     ("ssl", "on"),
 ];
 
+/// What makes PostgreSQL keep what it has acknowledged when its processes die; the machine itself does not.
+pub(crate) const POSTGRES_KEEPS: &[&str] = &["-c", "synchronous_commit=on"];
+/// The same for MySQL.
+pub(crate) const MYSQL_KEEPS: &[&str] = &["--innodb-flush-log-at-trx-commit=2"];
+
 /// MySQL's settings as options of `mysqld`. 64 MiB values need room in a packet.
 pub(crate) const MYSQL_OPTIONS: &[&str] = &[
     "--max-allowed-packet=256M",

@@ -59,7 +59,10 @@ pub struct Oracle {
 struct Books {
     counts: Counts,
     writes: Vec<(i64, Known)>,
-    last_answer: Instant,
+    /// None while nobody can answer.
+    last_answer: Option<Instant>,
+    /// Writes that are there together or not at all.
+    together: Vec<Vec<i64>>,
 }
 
 /// What it came to.
@@ -120,7 +123,12 @@ impl Oracle {
             next: AtomicI64::new(0),
             stopped: AtomicBool::new(false),
             tolerates,
-            books: Mutex::new(Books { counts, writes: Vec::new(), last_answer: Instant::now() }),
+            books: Mutex::new(Books {
+                counts,
+                writes: Vec::new(),
+                last_answer: Some(Instant::now()),
+                together: Vec::new(),
+            }),
         }
     }
 
@@ -149,9 +157,9 @@ impl Oracle {
         self.books().counts.clone()
     }
 
-    /// Silence from here on counts anew: something that must be silent is over.
-    pub fn forgive_silence(&self) {
-        self.books().last_answer = Instant::now();
+    /// From here on silence does not count, because nobody can answer; or it counts anew.
+    pub fn excuse_silence(&self, excused: bool) {
+        self.books().last_answer = if excused { None } else { Some(Instant::now()) };
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -165,9 +173,11 @@ impl Oracle {
         books.counts.longest_call = books.counts.longest_call.max(now - began);
         match &result {
             Ok(_) => {
-                let silence = now - books.last_answer;
-                books.counts.longest_silence = books.counts.longest_silence.max(silence);
-                books.last_answer = now;
+                if let Some(last) = &mut books.last_answer {
+                    let silence = now - *last;
+                    *last = now;
+                    books.counts.longest_silence = books.counts.longest_silence.max(silence);
+                }
                 books.counts.answered += 1;
             }
             Err(error) => {
@@ -246,6 +256,13 @@ impl Oracle {
         self.books().writes.push((nonce, known));
     }
 
+    /// The same for writes that must be there together or not at all.
+    pub fn wrote_all(&self, nonces: &[i64], known: Known) {
+        let mut books = self.books();
+        books.writes.extend(nonces.iter().map(|nonce| (*nonce, known)));
+        books.together.push(nonces.to_vec());
+    }
+
     /// Compares the books with the ledger, and drops it.
     pub async fn settle(&self, other: &Pool) -> Counts {
         let mut rows = HashMap::new();
@@ -264,6 +281,13 @@ impl Oracle {
 
     fn compare(&self, mut rows: HashMap<i64, i32>) -> Counts {
         let mut books = self.books();
+        for nonces in std::mem::take(&mut books.together) {
+            let there = nonces.iter().filter(|nonce| rows.contains_key(nonce)).count();
+            if there != 0 && there != nonces.len() {
+                let what = || format!("{there} of {nonces:?} are there");
+                books.counts.violation(|counts| &mut counts.lost, what);
+            }
+        }
         for (nonce, known) in std::mem::take(&mut books.writes) {
             let times = rows.remove(&nonce).unwrap_or(0);
             let what = || format!("{nonce} is there {times} times, and {known:?} was told");

@@ -117,6 +117,11 @@ impl Transfers {
         (balances.values().sum(), ACCOUNTS * BALANCE, wrong)
     }
 
+    /// How many moves were told to be done.
+    pub fn told_done(&self) -> usize {
+        self.counts().get(&Known::Done).copied().unwrap_or_default()
+    }
+
     /// How many moves were told to be done, not to be done, or nothing.
     pub fn counts(&self) -> HashMap<Known, usize> {
         let mut counts = HashMap::new();

@@ -20,16 +20,18 @@ use crate::meeting::Stop;
 use crate::server::{Facts, Kind};
 use crate::supervisor::Record;
 
-/// Starts a server; `note` tells the user what takes a while.
+/// Starts a server; `note` tells the user what takes a while. One that `may_be_killed` keeps what it has acknowledged
+/// when its processes die; others need not, and are quicker.
 pub(crate) fn start(
     kind: Kind,
     temporary: &Path,
+    may_be_killed: bool,
     record: &Record,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<(Facts, Running)> {
     match kind {
-        Kind::Postgres => postgres::start(temporary, record, note),
-        Kind::Mysql => mysql::start(temporary, record, note),
+        Kind::Postgres => postgres::start(temporary, may_be_killed, record, note),
+        Kind::Mysql => mysql::start(temporary, may_be_killed, record, note),
     }
 }
 

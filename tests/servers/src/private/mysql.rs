@@ -34,6 +34,7 @@ pub(super) fn install(note: &dyn Fn(&str)) -> anyhow::Result<Root> {
 
 pub(super) fn start(
     temporary: &Path,
+    may_be_killed: bool,
     record: &Record,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<(Facts, Running)> {
@@ -61,6 +62,7 @@ pub(super) fn start(
         .arg("--bind-address=127.0.0.1")
         .arg(format!("--port={port}"))
         .args(setup::MYSQL_OPTIONS)
+        .args(if may_be_killed { setup::MYSQL_KEEPS } else { &[] })
         .arg(option("socket", &socket))
         .arg(option("pid-file", &folder.join("mysqld.pid")))
         .arg(option("init-file", &folder.join("init.sql")))

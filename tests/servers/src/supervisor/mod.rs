@@ -263,7 +263,8 @@ impl Servers {
                 Ok((started.0, Running::Docker(Box::new(started.1))))
             }
             Origin::Private => {
-                let started = private::start(settings.kind, folder, &self.record, note)?;
+                let may_be_killed = !settings.instance.is_empty();
+                let started = private::start(settings.kind, folder, may_be_killed, &self.record, note)?;
                 Ok((started.0, Running::Private(Box::new(started.1))))
             }
             Origin::Url => anyhow::bail!("a URL is the client's business"),
