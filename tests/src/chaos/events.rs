@@ -225,13 +225,8 @@ impl Chaos {
 
     async fn freeze(&mut self, time: Duration) {
         let Some(process) = self.process else { return };
-        // The first process first: then there are no new ones.
-        signal(process, Signal::STOP);
-        let children = children(process);
-        children.iter().for_each(|child| signal(*child, Signal::STOP));
+        let _frozen = Frozen::new(process);
         tokio::time::sleep(time).await;
-        children.iter().for_each(|child| signal(*child, Signal::CONT));
-        signal(process, Signal::CONT);
     }
 
     /// Waits until a server that is on its way down or up answers an administrator.
@@ -304,6 +299,32 @@ impl Chaos {
         }
         connection.close().await;
         Ok(())
+    }
+}
+
+/// Processes that are stopped until this is dropped.
+struct Frozen {
+    processes: Vec<u32>,
+}
+
+impl Frozen {
+    fn new(first: u32) -> Self {
+        // The first process first: then there are no new ones.
+        signal(first, Signal::STOP);
+        let mut processes = children(first);
+        for child in &processes {
+            signal(*child, Signal::STOP);
+        }
+        processes.push(first);
+        Self { processes }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for process in &self.processes {
+            signal(*process, Signal::CONT);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Everything at once: see `tests/src/chaos`. `CHAOS_SECONDS` says for how long, `SEED` in which order.
+//! Everything at once: see `tests/src/chaos`. `CHAOS_SECONDS` says for how long (30), `CHAOS_SEED` in which order (1).
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ async fn under_full_load_with_everything_going_wrong_nothing_is_mixed_up_lost_do
     let number =
         |name: &str, usual| std::env::var(name).map_or(usual, |value| value.parse().expect("a number"));
     let report =
-        chaos::run(super::KIND, number("SEED", 1), Duration::from_secs(number("CHAOS_SECONDS", 30))).await;
+        chaos::run(super::KIND, number("CHAOS_SEED", 1), Duration::from_secs(number("CHAOS_SECONDS", 30)))
+            .await;
     println!("{report}");
     report.assert_right();
 }
