@@ -250,6 +250,8 @@ impl<'a> Way<'a> {
         self.read.reserve(16 * 1024);
         let count = self.from.read_buf(&mut self.read).await;
         if self.direction == Direction::Down && self.state.answer_lost.swap(false, Ordering::Relaxed) {
+            let (at, reaction) = (None, Reaction::Fin);
+            self.state.note(Event { connection: self.link.number, at, reaction });
             return Err(End::Fin);
         }
         if matches!(count, Ok(1..)) {
