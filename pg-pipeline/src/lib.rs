@@ -99,7 +99,9 @@
 //! | a transaction slipped onto a shared connection: behind it, once it was rolled back | `SessionState` | `Failed` |
 //!
 //! Nothing but what was never sent is run again without being asked, except a statement whose plan went stale, of which
-//! the server had executed nothing. [`Statement::idempotent`] and [`CallOptions::idempotent`] allow more.
+//! the server had executed nothing. [`Statement::idempotent`] and [`CallOptions::idempotent`] allow more. The parameter
+//! types of a statement that nobody has used yet are asked for first: on up to three connections, when they are lost;
+//! then the error is `Io`, and `NotSent`, because the statement itself was not.
 //!
 //! # Options
 //!

@@ -3,6 +3,8 @@
 
 use std::net::SocketAddr;
 
+use test_servers::Server;
+
 use super::{Client, Config, PipeState, Pool, config, named_config, server};
 use crate::proxy::{Faults, Proxy};
 use crate::{eventually, own_name};
@@ -77,7 +79,11 @@ pub fn loopback(port: u16) -> Config {
 
 /// Where the server of this run listens.
 pub async fn address() -> SocketAddr {
-    let server = server().await.expect("a server");
+    address_of(&server().await.expect("a server")).await
+}
+
+/// Where a server listens.
+pub async fn address_of(server: &Server) -> SocketAddr {
     let place = server.url().rsplit('@').next().and_then(|rest| rest.split('/').next()).expect("a place");
     tokio::net::lookup_host(place).await.expect("resolves").next().expect("an address")
 }

@@ -76,7 +76,13 @@ mod tests {
     use super::*;
 
     fn settings(only: Option<Origin>) -> Settings {
-        Settings { kind: Kind::Postgres, only, url: None, image: "postgres:18".into() }
+        Settings {
+            kind: Kind::Postgres,
+            only,
+            url: None,
+            image: "postgres:18".into(),
+            instance: String::new(),
+        }
     }
 
     const ALL: [Origin; 3] = [Origin::Url, Origin::Docker, Origin::Private];

@@ -16,7 +16,7 @@ use crate::address::Address;
 use crate::choice::{Refusal, first_that_works, nothing_works, report};
 use crate::executable;
 use crate::lock::Lock;
-use crate::meeting::{Reply, Request, RunFolder, read_pointer};
+use crate::meeting::{Order, Reply, Request, RunFolder, read_pointer};
 use crate::probe::{self, postgres::Refused};
 use crate::server::{Facts, Kind, Origin, Server};
 use crate::settings::{Settings, WAY};
@@ -26,21 +26,40 @@ const LISTEN: Duration = Duration::from_secs(30);
 
 type Place = Arc<Mutex<Option<Result<Server, String>>>>;
 
-static SERVERS: Mutex<BTreeMap<Kind, Place>> = Mutex::new(BTreeMap::new());
+/// By kind, and by the name of one's own ones.
+static SERVERS: Mutex<BTreeMap<(Kind, String), Place>> = Mutex::new(BTreeMap::new());
 /// Held for the life of the process; the kernel lets go of it however the process ends.
 static CLIENT: Mutex<Option<Lock>> = Mutex::new(None);
 
 /// The server of this process, started if nobody has yet. An outcome is final: later callers get the same one.
 pub(crate) fn server(kind: Kind) -> anyhow::Result<Server> {
-    let place = SERVERS.lock().unwrap_or_else(PoisonError::into_inner).entry(kind).or_default().clone();
+    once((kind, String::new()), || get(kind))
+}
+
+/// The same for a server of one's own.
+pub(crate) fn own_server(kind: Kind, instance: &str) -> anyhow::Result<Server> {
+    once((kind, instance.to_owned()), || start(Settings::from_environment(kind)?.own(instance), Vec::new()))
+}
+
+fn once(key: (Kind, String), get: impl FnOnce() -> anyhow::Result<Server>) -> anyhow::Result<Server> {
+    let place = SERVERS.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
     let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-    let outcome = place.get_or_insert_with(|| get(kind).map_err(|error| format!("{error:#}")));
+    let outcome = place.get_or_insert_with(|| get().map_err(|error| format!("{error:#}")));
     outcome.clone().map_err(anyhow::Error::msg)
+}
+
+/// Carries an order out on a server of one's own. Its process, if it has one now.
+pub(crate) fn order(kind: Kind, instance: &str, order: Order) -> anyhow::Result<Option<u32>> {
+    let settings = Settings::from_environment(kind)?.own(instance);
+    match ask_supervisor(settings, order)? {
+        Ok((facts, _)) => Ok(facts.pid),
+        Err(refusals) => Err(nothing_works(kind, &refusals)),
+    }
 }
 
 fn get(kind: Kind) -> anyhow::Result<Server> {
     let settings = Settings::from_environment(kind)?;
-    let (found, mut refusals) = first_that_works(&settings, &[Origin::Url], |_| {
+    let (found, refusals) = first_that_works(&settings, &[Origin::Url], |_| {
         settings.url.clone().with_context(|| format!("{} is not set", kind.url_variable()))
     });
     if let Some(url) = found {
@@ -57,11 +76,17 @@ fn get(kind: Kind) -> anyhow::Result<Server> {
     if settings.only == Some(Origin::Url) {
         bail!("{WAY}=url, but {} is not set: set it to the URL of a running server", kind.url_variable());
     }
-    match ask_supervisor(settings)? {
+    start(settings, refusals)
+}
+
+/// A server that the supervisor starts; `refusals` say why no other one was taken.
+fn start(settings: Settings, mut refusals: Vec<Refusal>) -> anyhow::Result<Server> {
+    let (kind, instance) = (settings.kind, settings.instance.clone());
+    match ask_supervisor(settings, Order::Have)? {
         Ok((facts, more)) => {
             refusals.extend(more);
             say(&report(&facts, &refusals));
-            Ok(Server::new(facts))
+            Ok(Server::own(facts, instance))
         }
         Err(more) => {
             refusals.extend(more);
@@ -100,7 +125,7 @@ fn named(kind: Kind, url: String) -> anyhow::Result<Facts> {
 
 type Answer = Result<(Facts, Vec<Refusal>), Vec<Refusal>>;
 
-fn ask_supervisor(settings: Settings) -> anyhow::Result<Answer> {
+fn ask_supervisor(settings: Settings, order: Order) -> anyhow::Result<Answer> {
     let run = RunFolder::of_environment()?;
     {
         let mut client = CLIENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +133,7 @@ fn ask_supervisor(settings: Settings) -> anyhow::Result<Answer> {
             *client = Some(Lock::shared(&run.clients_lock())?);
         }
     }
-    let mut request = serde_json::to_vec(&Request { settings })?;
+    let mut request = serde_json::to_vec(&Request { settings, order })?;
     request.push(b'\n');
     // A supervisor that was killed may take our connection with it; the next one starts afresh.
     let mut retries = 2;
@@ -130,6 +155,7 @@ fn converse(run: &RunFolder, request: &[u8]) -> anyhow::Result<Option<Answer>> {
         match serde_json::from_str(&line?).context("reading the supervisor's answer")? {
             Reply::Note(text) => say(&format!("test-servers: {text}")),
             Reply::Ready { facts, refusals } => return Ok(Some(Ok((facts, refusals)))),
+            Reply::Failed(why) => bail!("the supervisor could not do it: {why}"),
             Reply::Refused(refusals) => return Ok(Some(Err(refusals))),
         }
     }
@@ -172,8 +198,9 @@ fn reach_supervisor(run: &RunFolder) -> anyhow::Result<UnixStream> {
 #[cfg(all(test, feature = "supervisor"))]
 pub(crate) fn started(kind: Kind) -> Server {
     let settings = Settings { url: None, ..Settings::from_environment(kind).unwrap() };
-    let (facts, _) =
-        ask_supervisor(settings).unwrap().unwrap_or_else(|more| panic!("{}", nothing_works(kind, &more)));
+    let (facts, _) = ask_supervisor(settings, Order::Have)
+        .unwrap()
+        .unwrap_or_else(|more| panic!("{}", nothing_works(kind, &more)));
     Server::new(facts)
 }
 
@@ -199,6 +226,35 @@ mod tests {
             assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error:#}");
             assert!(!format!("{error:#}").contains("pw"), "{error:#}");
         }
+    }
+
+    #[cfg(feature = "supervisor")]
+    #[test]
+    fn a_server_of_ones_own_stops_and_comes_back_at_its_place_and_a_shared_one_does_not_stop() {
+        use crate::meeting::Stop;
+        use crate::probe::postgres::Session;
+
+        let own = own_server(Kind::Postgres, "unit").unwrap();
+        let shared = started(Kind::Postgres);
+        assert_ne!(own.url(), shared.url());
+        assert!(shared.stop(Stop::Fast).is_err());
+        if own.how() != Origin::Private {
+            assert!(own.stop(Stop::Fast).is_err(), "containers stay as they are");
+            return;
+        }
+        let address = Address::parse(own.url()).unwrap();
+        let open = || Session::open(&address);
+        open().unwrap().run("CREATE TABLE kept (n int)").unwrap();
+        assert!(own.resume().is_err(), "it runs");
+        for how in [Stop::Fast, Stop::Immediate] {
+            own.stop(how).unwrap();
+            assert!(open().is_err());
+            let pid = own.resume().unwrap();
+            assert_ne!(Some(pid), own.pid());
+            probe::until_ready(Duration::from_secs(30), open, || Ok(())).unwrap();
+            open().unwrap().run("SELECT n FROM kept").unwrap();
+        }
+        open().unwrap().run("DROP TABLE kept").unwrap();
     }
 
     #[cfg(feature = "supervisor")]

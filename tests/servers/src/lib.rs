@@ -51,6 +51,7 @@ mod tls;
 
 use anyhow::Context as _;
 
+pub use meeting::Stop;
 pub use server::{Kind, Origin, Server};
 #[cfg(feature = "supervisor")]
 #[doc(hidden)]
@@ -84,6 +85,17 @@ pub async fn mysql() -> anyhow::Result<Server> {
 /// [`postgres`] or [`mysql`], by kind.
 pub async fn server(kind: Kind) -> anyhow::Result<Server> {
     tokio::task::spawn_blocking(move || client::server(kind)).await.context("asking for a server")?
+}
+
+/// A server of one's own, told from others by a name: nobody else is harmed when it is stopped, killed or set up in odd
+/// ways. Private binaries come first here, because only these can be stopped and started again ([`Server::stop`],
+/// [`Server::resume`]); a server that the environment names is never taken.
+///
+/// Cancel safety and errors are those of [`postgres`].
+pub async fn own_server(kind: Kind, name: &'static str) -> anyhow::Result<Server> {
+    tokio::task::spawn_blocking(move || client::own_server(kind, name))
+        .await
+        .context("asking for a server")?
 }
 
 /// The same for callers without a runtime. It blocks while the server starts.

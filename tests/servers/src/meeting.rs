@@ -23,6 +23,30 @@ const NAME: &str = "pg-pipeline-servers";
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) settings: Settings,
+    pub(crate) order: Order,
+}
+
+/// What shall become of a server.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    /// It shall run; started if nobody has asked for it yet.
+    Have,
+    /// It shall stop, and keep its data.
+    Stop(Stop),
+    /// One that was stopped, or has ended, shall run again, at the same place.
+    Resume,
+}
+
+/// How a server is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stop {
+    /// In order: connections are ended, what was committed is kept without recovery. SIGINT for PostgreSQL ("fast
+    /// shutdown"), SIGTERM for MySQL.
+    Fast,
+    /// At once, as in a crash: SIGQUIT for PostgreSQL ("immediate shutdown"), SIGKILL for MySQL.
+    Immediate,
 }
 
 /// What the supervisor answers: any number of notes, then one of the others; each is one line of JSON.
@@ -33,6 +57,8 @@ pub(crate) enum Reply {
     Note(String),
     /// A server answers.
     Ready { facts: Facts, refusals: Vec<Refusal> },
+    /// An order could not be carried out.
+    Failed(String),
     /// No way worked.
     Refused(Vec<Refusal>),
 }

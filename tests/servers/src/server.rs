@@ -4,9 +4,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
+use crate::client;
+use crate::meeting::{Order, Stop};
 
 /// The servers that this library can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,6 +58,8 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug)]
 pub struct Server {
     facts: Arc<Facts>,
+    /// Its name, if it is one's own.
+    instance: Arc<str>,
 }
 
 /// Everything that the supervisor tells of a server.
@@ -73,7 +78,35 @@ pub(crate) struct Facts {
 
 impl Server {
     pub(crate) fn new(facts: Facts) -> Self {
-        Self { facts: Arc::new(facts) }
+        Self::own(facts, String::new())
+    }
+
+    pub(crate) fn own(facts: Facts, instance: String) -> Self {
+        Self { facts: Arc::new(facts), instance: instance.into() }
+    }
+
+    /// Stops a server of one's own ([`own_server`](crate::own_server)) and waits until it is gone. Its data stays.
+    ///
+    /// # Errors
+    ///
+    /// When it is shared with others, runs in a container, or does not stop within 30 s.
+    pub fn stop(&self, how: Stop) -> anyhow::Result<()> {
+        self.order(Order::Stop(how)).map(drop)
+    }
+
+    /// Starts it again, with its data and at the same address, and tells its process. It may take a while until it
+    /// answers.
+    ///
+    /// # Errors
+    ///
+    /// When it is shared with others, runs in a container, or is still running.
+    pub fn resume(&self) -> anyhow::Result<u32> {
+        self.order(Order::Resume)?.context("a process")
+    }
+
+    fn order(&self, order: Order) -> anyhow::Result<Option<u32>> {
+        ensure!(!self.instance.is_empty(), "others use this server too; take one of your own");
+        client::order(self.facts.kind, &self.instance, order)
     }
 
     /// Which server this is.
@@ -123,7 +156,7 @@ impl Server {
         self.facts.certificate_authority.as_deref()
     }
 
-    /// The server's process (PostgreSQL's postmaster), for private binaries only.
+    /// The server's first process (PostgreSQL's postmaster), for private binaries only; see [`resume`](Self::resume).
     pub fn pid(&self) -> Option<u32> {
         self.facts.pid
     }

@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) only: Option<Origin>,
     pub(crate) url: Option<String>,
     pub(crate) image: String,
+    /// Tells servers of their own from the one that everybody shares, whose name is empty.
+    pub(crate) instance: String,
 }
 
 impl Settings {
@@ -70,7 +72,23 @@ impl Settings {
             only,
             url: look_up(kind.url_variable()),
             image: look_up(kind.image_variable()).unwrap_or_else(|| kind.default_image().to_owned()),
+            instance: String::new(),
         })
+    }
+
+    /// The same for a server of one's own: never one that somebody else has named.
+    pub(crate) fn own(self, instance: &str) -> Self {
+        Self { url: None, instance: instance.to_owned(), ..self }
+    }
+
+    /// The ways to start a server, in their order. Only private binaries can be stopped and started again, so they come
+    /// first where that may be wanted.
+    pub(crate) fn ways(&self) -> [Origin; 2] {
+        if self.instance.is_empty() {
+            [Origin::Docker, Origin::Private]
+        } else {
+            [Origin::Private, Origin::Docker]
+        }
     }
 
     /// Whether a way is open: it is, unless another one is forced.

@@ -48,6 +48,11 @@ pub(crate) const POSTGRES_SETTINGS: &[(&str, &str)] = &[
     ("ssl", "on"),
 ];
 
+/// What makes PostgreSQL keep what it has acknowledged when its processes die; the machine itself does not.
+pub(crate) const POSTGRES_KEEPS: &[&str] = &["-c", "synchronous_commit=on"];
+/// The same for MySQL.
+pub(crate) const MYSQL_KEEPS: &[&str] = &["--innodb-flush-log-at-trx-commit=2"];
+
 /// MySQL's settings as options of `mysqld`. 64 MiB values need room in a packet.
 pub(crate) const MYSQL_OPTIONS: &[&str] = &[
     "--max-allowed-packet=256M",
@@ -71,13 +76,13 @@ SET password_encryption = 'md5';
 CREATE ROLE md5_user LOGIN PASSWORD 'secret';
 ";
 
-/// What MySQL runs once, when it starts for the first time.
+/// What MySQL runs whenever it starts.
 pub(crate) const MYSQL_INIT: &str = "\
 ALTER USER 'root'@'localhost' IDENTIFIED BY 'secret';
-CREATE USER 'root'@'%' IDENTIFIED BY 'secret';
+CREATE USER IF NOT EXISTS 'root'@'%' IDENTIFIED BY 'secret';
 GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;
-CREATE DATABASE app;
-CREATE USER 'app'@'%' IDENTIFIED BY 'secret';
+CREATE DATABASE IF NOT EXISTS app;
+CREATE USER IF NOT EXISTS 'app'@'%' IDENTIFIED BY 'secret';
 GRANT ALL PRIVILEGES ON app.* TO 'app'@'%';
 ";
 

@@ -250,3 +250,6 @@ pub const IDLE_OUT: &str = "SET SESSION wait_timeout = 1";
 
 /// Columns of a table whose constraint is checked at the end of a transaction: here all are checked at once.
 pub const CHECKED_LATE: &str = "n int UNIQUE";
+
+/// A text, the SHA-256 of another one so many times, and a tail of so many characters.
+pub const ECHO_WITH_SUM: &str = "SELECT CAST(? AS CHAR), SHA2(REPEAT(?, ?), 256), REPEAT('x', ?)";

@@ -3,7 +3,12 @@
 
 #[path = "../both.rs"]
 mod both;
+#[path = "../chaos/mod.rs"]
+pub mod chaos;
 pub mod dialect;
+pub mod disturb;
+#[path = "../oracle/mod.rs"]
+pub mod oracle;
 pub mod peer;
 
 pub use both::*;
@@ -32,7 +37,12 @@ pub async fn named_config(name: &str) -> Config {
         .expect("a user");
     admin.execute(format!("GRANT ALL PRIVILEGES ON *.* TO '{name}'@'%'"), ()).await.expect("granted");
     admin.close().await;
-    config().await.user(name).password("secret")
+    called(config().await, name)
+}
+
+/// The same for another server and a user of this name, with the password `secret`.
+pub fn called(config: Config, name: &str) -> Config {
+    config.user(name).password("secret")
 }
 
 /// How many connections of a name the server shows.

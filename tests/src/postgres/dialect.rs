@@ -224,3 +224,7 @@ pub const IDLE_OUT: &str = "SET idle_session_timeout = 1000";
 
 /// Columns of a table whose constraint is checked at the end of a transaction.
 pub const CHECKED_LATE: &str = "n int UNIQUE DEFERRABLE INITIALLY DEFERRED";
+
+/// A text, the SHA-256 of another one so many times, and a tail of so many characters.
+pub const ECHO_WITH_SUM: &str =
+    "SELECT $1::text, encode(sha256(convert_to(repeat($2, $3), 'UTF8')), 'hex'), repeat('x', $4)";

@@ -3,7 +3,12 @@
 
 #[path = "../both.rs"]
 mod both;
+#[path = "../chaos/mod.rs"]
+pub mod chaos;
 pub mod dialect;
+pub mod disturb;
+#[path = "../oracle/mod.rs"]
+pub mod oracle;
 pub mod peer;
 
 pub use both::*;
@@ -24,6 +29,11 @@ pub fn at(url: &str) -> Config {
 /// The same, for connections that can be told from those of other tests by their application's name.
 pub async fn named_config(name: &str) -> Config {
     config().await.application_name(name)
+}
+
+/// The same for another server and a user of this name, with the password `secret`.
+pub fn called(config: Config, name: &str) -> Config {
+    config.user(name).password("secret").application_name(name)
 }
 
 /// How many connections of a name the server shows.

@@ -14,19 +14,35 @@ use std::path::Path;
 
 pub(crate) use process::Running;
 
+use rustix::process::Signal;
+
+use crate::meeting::Stop;
 use crate::server::{Facts, Kind};
 use crate::supervisor::Record;
 
-/// Starts a server; `note` tells the user what takes a while.
+/// Starts a server; `note` tells the user what takes a while. One that `may_be_killed` keeps what it has acknowledged
+/// when its processes die; others need not, and are quicker.
 pub(crate) fn start(
     kind: Kind,
     temporary: &Path,
+    may_be_killed: bool,
     record: &Record,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<(Facts, Running)> {
     match kind {
-        Kind::Postgres => postgres::start(temporary, record, note),
-        Kind::Mysql => mysql::start(temporary, record, note),
+        Kind::Postgres => postgres::start(temporary, may_be_killed, record, note),
+        Kind::Mysql => mysql::start(temporary, may_be_killed, record, note),
+    }
+}
+
+/// The signal that stops a server (PostgreSQL documentation, "Shutting Down the Server"; MySQL manual, "Unix Signal
+/// Handling in MySQL").
+pub(crate) fn signal(kind: Kind, how: Stop) -> Signal {
+    match (kind, how) {
+        (Kind::Postgres, Stop::Fast) => Signal::INT,
+        (Kind::Postgres, Stop::Immediate) => Signal::QUIT,
+        (Kind::Mysql, Stop::Fast) => Signal::TERM,
+        (Kind::Mysql, Stop::Immediate) => Signal::KILL,
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn install(note: &dyn Fn(&str)) -> anyhow::Result<Root> {
 
 pub(super) fn start(
     temporary: &Path,
+    may_be_killed: bool,
     record: &Record,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<(Facts, Running)> {
@@ -61,6 +62,7 @@ pub(super) fn start(
         .arg("--bind-address=127.0.0.1")
         .arg(format!("--port={port}"))
         .args(setup::MYSQL_OPTIONS)
+        .args(if may_be_killed { setup::MYSQL_KEEPS } else { &[] })
         .arg(option("socket", &socket))
         .arg(option("pid-file", &folder.join("mysqld.pid")))
         .arg(option("init-file", &folder.join("init.sql")))
@@ -68,7 +70,7 @@ pub(super) fn start(
         .arg(option("ssl-cert", &folder.join("server.crt")))
         .arg(option("ssl-ca", &folder.join("ca.crt")));
     account.prepare(&mut command, &folder);
-    let mut running = Running::start(&mut command, &folder.join("log"), SIGNALS)?;
+    let mut running = Running::start(command, &folder.join("log"), SIGNALS)?;
     record.add_process(running.pid(), &data)?;
 
     let url = setup::mysql_url(port);

@@ -36,6 +36,7 @@ pub(super) fn install(note: &dyn Fn(&str)) -> anyhow::Result<Root> {
 
 pub(super) fn start(
     temporary: &Path,
+    may_be_killed: bool,
     record: &Record,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<(Facts, Running)> {
@@ -67,8 +68,11 @@ pub(super) fn start(
     for (name, value) in places.into_iter().chain(settings) {
         command.arg("-c").arg(format!("{name}={value}"));
     }
+    if may_be_killed {
+        command.args(setup::POSTGRES_KEEPS);
+    }
     account.prepare(&mut command, &folder);
-    let mut running = Running::start(&mut command, &folder.join("log"), SIGNALS)?;
+    let mut running = Running::start(command, &folder.join("log"), SIGNALS)?;
     record.add_process(running.pid(), &data)?;
 
     let url = setup::postgres_url(port);

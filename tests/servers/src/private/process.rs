@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server may take to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running server.
 pub(crate) struct Running {
     child: Child,
+    command: Command,
     log: PathBuf,
     signals: &'static [(Signal, Duration)],
 }
@@ -19,7 +23,7 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a command with its output in a log file. `signals` are what stops it, each with the time it may take.
     pub(super) fn start(
-        command: &mut Command,
+        mut command: Command,
         log: &Path,
         signals: &'static [(Signal, Duration)],
     ) -> anyhow::Result<Self> {
@@ -32,10 +36,10 @@ impl Running {
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}", command.get_program().display()))?;
-        Ok(Self { child, log: log.to_owned(), signals })
+        Ok(Self { child, command, log: log.to_owned(), signals })
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -45,6 +49,25 @@ impl Running {
             None => Ok(()),
             Some(status) => bail!("the server ended with {status}: {}", log_tail(&self.log)),
         }
+    }
+
+    /// Stops the process with one signal and waits until it is gone.
+    pub(crate) fn stop_by(&mut self, signal: Signal) -> anyhow::Result<()> {
+        self.check_alive()?;
+        send(self.child.id(), signal);
+        let deadline = Instant::now() + PATIENCE;
+        while self.child.try_wait()?.is_none() {
+            ensure!(Instant::now() < deadline, "it does not stop: {}", log_tail(&self.log));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// Starts the same command again, once the process is gone.
+    pub(crate) fn resume(&mut self) -> anyhow::Result<()> {
+        ensure!(self.child.try_wait()?.is_some(), "it is still running");
+        self.child = self.command.spawn().context("starting it again")?;
+        Ok(())
     }
 
     /// Stops the process and waits until it is gone.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use record::Record;
@@ -20,7 +20,7 @@ pub(crate) use record::Record;
 use crate::choice::first_that_works;
 use crate::docker;
 use crate::lock::Lock;
-use crate::meeting::{Reply, Request, RunFolder};
+use crate::meeting::{Order, Reply, Request, RunFolder};
 use crate::private;
 use crate::server::{Facts, Origin};
 use crate::settings::Settings;
@@ -166,7 +166,7 @@ struct Outcome {
 }
 
 enum Running {
-    Private(private::Running),
+    Private(Box<private::Running>),
     Docker(Box<docker::Running>),
 }
 
@@ -178,7 +178,12 @@ fn serve(stream: &UnixStream, servers: &Servers) -> anyhow::Result<()> {
     let note = |text: &str| {
         let _ = answer(stream, &Reply::Note(text.to_owned()));
     };
-    let reply = servers.get(&request.settings, &note)?;
+    let reply = match request.order {
+        Order::Have => servers.get(&request.settings, &note)?,
+        order => servers
+            .carry_out(&request.settings, order)
+            .unwrap_or_else(|error| Reply::Failed(format!("{error:#}"))),
+    };
     answer(stream, &reply)
 }
 
@@ -205,14 +210,37 @@ impl Servers {
         Ok(outcome.as_ref().context("no outcome")?.reply.clone())
     }
 
+    fn carry_out(&self, settings: &Settings, order: Order) -> anyhow::Result<Reply> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = started.get(settings).context("nobody has started it")?.clone();
+        drop(started);
+        let mut outcome = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Outcome { reply, running: Some(running) }) = outcome.as_mut() else {
+            bail!("it does not run")
+        };
+        let (Running::Private(running), Reply::Ready { facts, .. }) = (running, &mut *reply) else {
+            bail!("only private binaries can be stopped and started again")
+        };
+        match order {
+            Order::Have => {}
+            Order::Stop(how) => running.stop_by(private::signal(settings.kind, how))?,
+            Order::Resume => {
+                running.resume()?;
+                facts.pid = Some(running.pid());
+                let data = facts.folder.as_deref().context("its folder")?.join("data");
+                self.record.add_process(running.pid(), &data)?;
+            }
+        }
+        Ok(reply.clone())
+    }
+
     fn start(&self, settings: &Settings, note: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
         ensure!(self.temporary.exists(), "somebody removed {}", self.temporary.display());
         // One folder per kind and settings: two of a kind may run when two ways are forced.
         let folder = tempfile::Builder::new().prefix("s").tempdir_in(&self.temporary)?.keep();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711))?;
-        let ways = [Origin::Docker, Origin::Private];
         let (found, refusals) =
-            first_that_works(settings, &ways, |way| self.try_way(way, settings, &folder, note));
+            first_that_works(settings, &settings.ways(), |way| self.try_way(way, settings, &folder, note));
         Ok(match found {
             Some((facts, running)) => {
                 eprintln!("{}", facts.description());
@@ -235,8 +263,9 @@ impl Servers {
                 Ok((started.0, Running::Docker(Box::new(started.1))))
             }
             Origin::Private => {
-                let started = private::start(settings.kind, folder, &self.record, note)?;
-                Ok((started.0, Running::Private(started.1)))
+                let may_be_killed = !settings.instance.is_empty();
+                let started = private::start(settings.kind, folder, may_be_killed, &self.record, note)?;
+                Ok((started.0, Running::Private(Box::new(started.1))))
             }
             Origin::Url => anyhow::bail!("a URL is the client's business"),
         }
