@@ -82,7 +82,7 @@ impl Socket {
             Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
             #[cfg(unix)]
             Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
-            Self::Own(_) => return false,
+            Self::Own(..) => return false,
         };
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
