@@ -4,7 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use support::{LIMIT, Server, Stops, ask, options, poll_once, pool, run, run_within, until, until_idle};
+use support::{
+    LIMIT, Seen, Server, Stops, ask, options, poll_once, pool, run, run_within, until, until_idle,
+};
 use tokio::time::Instant;
 use wire_pipeline::Options;
 use wire_pipeline::error::{ErrorKind, Outcome, Phase};
@@ -203,5 +205,67 @@ async fn a_request_to_stop_that_may_come_late_costs_the_connection() {
     run_within(&pool, ask(1).takes(Duration::from_secs(3600)), 100 * MS).await.expect_err("too slow");
     run_within(&pool, ask(2), LIMIT).await.expect("on another connection");
     assert_eq!(server.connections(), 2);
+    until_idle(&pool).await;
+}
+
+/// One pipe is at a request to stop, although what it was for has been answered meanwhile, for two seconds more.
+async fn stopped_too_late(server: &Server, pool: &support::ToyPool) {
+    server.stops.send_replace(Stops::After(2000));
+    run_within(pool, ask(1).takes(120 * MS), 100 * MS).await.expect_err("too slow");
+    tokio::time::sleep(100 * MS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_queued_while_a_request_to_stop_is_on_its_way_ends_in_time() {
+    let server = Server::new();
+    let pool = pool(&server, options(1)).await;
+    stopped_too_late(&server, &pool).await;
+    let began = Instant::now();
+    let error = run_within(&pool, ask(2), 100 * MS).await.expect_err("not sent yet");
+    assert_eq!((error.phase(), error.outcome()), (Some(Phase::Queue), Outcome::NotSent));
+    assert!((100 * MS..=110 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
+    run_within(&pool, ask(3), LIMIT).await.expect("when the server has heard of it");
+    assert_eq!((server.asked(), server.connections()), (vec![1, 3], 1));
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_request_to_stop_beside_a_free_connection() {
+    let server = Server::new();
+    let pool = pool(&server, options(2)).await;
+    stopped_too_late(&server, &pool).await;
+    let began = Instant::now();
+    for id in 2..20 {
+        run_within(&pool, ask(id), LIMIT).await.expect("an answer");
+    }
+    assert!(began.elapsed() < 500 * MS, "{:?}", began.elapsed());
+    // Afterwards it serves again.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    server.take_log();
+    for id in 20..40 {
+        run_within(&pool, ask(id), LIMIT).await.expect("an answer");
+    }
+    let log = server.take_log();
+    for connection in 0..2 {
+        assert!(log.iter().any(|(on, _)| *on == connection), "connection {connection} is not used: {log:?}");
+    }
+    until_idle(&pool).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_put_right_when_no_request_to_stop_can_hit_that() {
+    let server = Server::new();
+    server.stops.send_replace(Stops::After(2000));
+    let pool = pool(&server, options(3)).await;
+    let lease = pool.lease().await.expect("a lease");
+    lease.touch();
+    let slow = ask(1).takes(120 * MS).touches();
+    let slow = lease.submit(slow, Instant::now() + 100 * MS);
+    slow.await.map(drop).expect_err("too slow");
+    tokio::time::sleep(100 * MS).await;
+    drop(lease);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!server.take_seen().contains(&Seen::Reset), "it could be hit");
+    until("it is put right", || server.take_seen().contains(&Seen::Reset)).await;
     until_idle(&pool).await;
 }

@@ -261,7 +261,7 @@ impl<'a, D: Driver> Pump<'a, D> {
         let (progress, received) = self.core.receive(&mut self.input, now, absent);
         if progress.flights > 0 {
             self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
-            self.pipe.load.overdue.store(false, Ordering::SeqCst);
+            self.pipe.load.overdue.store(self.is_cancelling(), Ordering::SeqCst);
             self.served = true;
             if progress.read_only && self.trusted_until <= now && !self.shared.exclusive {
                 self.doubted = true;
@@ -386,7 +386,7 @@ impl<'a, D: Driver> Pump<'a, D> {
                 self.stage = Stage::Draining;
                 return Ok(Step::Moved);
             }
-            if !self.core.is_empty() {
+            if !self.is_at_rest() {
                 return Ok(Step::Still);
             }
             if settles {
@@ -418,13 +418,13 @@ impl<'a, D: Driver> Pump<'a, D> {
         // What waited for a forerunner may go on elsewhere.
         let unsent = self.core.give_back();
         self.move_away(unsent);
-        if self.core.is_tainted() && self.core.is_empty() {
+        if self.core.is_tainted() && self.is_at_rest() {
             // What was out has opened a transaction or changed the session: that comes first.
             self.shared.desk.not_drained(self.pipe);
             self.stage = Stage::Shared;
             return Step::Moved;
         }
-        if !self.core.is_empty() {
+        if !self.is_at_rest() {
             return Step::Still;
         }
         match self.shared.desk.grant(self.shared, self.pipe) {
@@ -439,7 +439,7 @@ impl<'a, D: Driver> Pump<'a, D> {
         if self.core.is_hungry() && !queue.entries.is_empty() {
             self.core.take(&mut queue.entries);
         }
-        if let Some(touched) = queue.returned.filter(|_| queue.entries.is_empty() && self.core.is_empty()) {
+        if let Some(touched) = queue.returned.filter(|_| queue.entries.is_empty() && self.is_at_rest()) {
             queue.lane = Lane::Settling;
             queue.returned = None;
             queue.pump_idle = false;

@@ -27,7 +27,8 @@ impl<D: Driver> Pump<'_, D> {
     pub(super) fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let settling = matches!(self.stage, Stage::Settling { .. });
         if !self.ticking {
-            let idle = self.core.is_empty() && !settling;
+            // While a request to stop is on its way, what was queued meanwhile has deadlines too.
+            let idle = self.core.is_empty() && !settling && self.cancelling.is_none();
             match self.report_at {
                 _ if !idle => self.tick.as_mut().reset(Instant::now() + TICK),
                 // A lease that is held and not used is reported too.
@@ -63,7 +64,9 @@ impl<D: Driver> Pump<'_, D> {
         {
             return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
         }
-        let overdue = self.core.head_since().is_some_and(|since| now > since + OVERDUE + self.core.way());
+        // Nothing is sent while a request to stop is on its way, and others need not wait for that.
+        let overdue = self.cancelling.is_some()
+            || self.core.head_since().is_some_and(|since| now > since + OVERDUE + self.core.way());
         if overdue {
             match self.stage {
                 Stage::Shared => {
@@ -98,6 +101,16 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
+    /// A request to stop is on its way.
+    pub(super) fn is_cancelling(&self) -> bool {
+        self.cancelling.is_some()
+    }
+
+    /// Nothing is out or waits here, and the server is not asked to stop: what is sent now is hit by nothing.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.core.is_empty() && self.cancelling.is_none()
+    }
+
     /// Whether the server has heard that it is to stop.
     pub(super) fn poll_cancelling(&mut self, cx: &mut Context<'_>) -> Result<bool, Fault<D>> {
         let Some(cancelling) = &mut self.cancelling else { return Ok(false) };
@@ -107,6 +120,9 @@ impl<D: Driver> Pump<'_, D> {
             Poll::Ready(Cancelled::Heard | Cancelled::NotSent) => {
                 self.cancelling = None;
                 self.core.set_barred(false);
+                // If the head is late all the same, the next tick says so again.
+                self.pipe.load.overdue.store(false, Ordering::SeqCst);
+                self.shared.serve_overflow();
                 Ok(true)
             }
         }
