@@ -86,6 +86,7 @@ impl Driver for MyDriver {
                 Host { kind: HostKind::Tcp(address.ip().to_string()), port: address.port() }
             }
             Peer::Unix(path) => Host { kind: HostKind::Unix(path), port: 0 },
+            Peer::Own(_, name, port) => Host { kind: HostKind::Tcp(name), port },
         };
         let driver = Self { config: self.config.clone(), setup: Arc::new([]) };
         Some(Box::pin(async move { driver.kill_query(&host, number).await }))

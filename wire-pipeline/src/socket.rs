@@ -56,12 +56,12 @@ pub enum Socket {
     /// A Unix socket.
     #[cfg(unix)]
     Unix(UnixStream),
-    /// What a [`Transport`] gave.
-    Own(BoxedStream),
+    /// What a [`Transport`] gave, and where it leads to, if that is one server.
+    Own(BoxedStream, Option<Peer>),
 }
 
 impl Socket {
-    /// Where it leads to; `None` for the application's own streams.
+    /// Where it leads to; `None` for the application's own streams, unless it says that their places are servers.
     pub fn peer(&self) -> Option<Peer> {
         match self {
             Self::Tcp(stream) => stream.peer_addr().ok().map(Peer::Tcp),
@@ -69,7 +69,7 @@ impl Socket {
             Self::Unix(stream) => {
                 stream.peer_addr().ok()?.as_pathname().map(|path| Peer::Unix(path.to_path_buf()))
             }
-            Self::Own(_) => None,
+            Self::Own(_, peer) => peer.clone(),
         }
     }
 
@@ -82,7 +82,11 @@ impl Socket {
     ) -> Result<Self, Error<S>> {
         let opened = match place {
             Place::Tcp(name, address, port) => match transport {
-                Some(transport) => transport.open(name, port).await.map(Self::Own),
+                Some(transport) => {
+                    let peer =
+                        transport.is_direct().then(|| Peer::Own(transport.clone(), name.to_owned(), port));
+                    transport.open(name, port).await.map(|stream| Self::Own(stream, peer))
+                }
                 None => tcp(name, address, port, tuning).await,
             },
             #[cfg(unix)]
@@ -127,12 +131,14 @@ async fn tcp(name: &str, address: Option<IpAddr>, port: u16, tuning: Tuning) -> 
 }
 
 /// Where a socket leads to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Peer {
     /// An address.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
+    /// A host and a port, by the application's own streams.
+    Own(Transport, String, u16),
 }
 
 impl Peer {
@@ -146,6 +152,9 @@ impl Peer {
             }
             Self::Unix(path) => {
                 Socket::open(Place::Unix(path), Tuning::default(), None, &path.display()).await
+            }
+            Self::Own(transport, host, port) => {
+                Socket::open(Place::Tcp(host, None, *port), Tuning::default(), Some(transport), host).await
             }
         }
     }
@@ -173,7 +182,7 @@ macro_rules! delegate {
             Socket::Tcp($stream) => $call,
             #[cfg(unix)]
             Socket::Unix($stream) => $call,
-            Socket::Own($stream) => $call,
+            Socket::Own($stream, _) => $call,
         }
     };
 }
@@ -215,7 +224,7 @@ mod tests {
         let place = Place::Tcp("127.0.0.1", None, port);
         match Socket::open::<NoServer>(place, tuning, None, &"here").await.expect("it listens") {
             Socket::Tcp(stream) => stream,
-            Socket::Unix(_) | Socket::Own(_) => panic!("not a TCP connection"),
+            Socket::Unix(_) | Socket::Own(..) => panic!("not a TCP connection"),
         }
     }
 

@@ -22,7 +22,10 @@ type Opening = Pin<Box<dyn Future<Output = io::Result<BoxedStream>> + Send>>;
 
 /// Makes byte streams in place of TCP connections. Cheap to clone.
 #[derive(Clone)]
-pub struct Transport(Arc<dyn Fn(String, u16) -> Opening + Send + Sync>);
+pub struct Transport {
+    open: Arc<dyn Fn(String, u16) -> Opening + Send + Sync>,
+    is_direct: bool,
+}
 
 impl Transport {
     /// `open` is called with host and port for every attempt to connect.
@@ -32,10 +35,22 @@ impl Transport {
         Fut: Future<Output = io::Result<S>> + Send + 'static,
         S: Stream + 'static,
     {
-        Self(Arc::new(move |host, port| {
+        let open = Arc::new(move |host, port| {
             let opening = open(host, port);
-            Box::pin(async move { Ok(Box::new(opening.await?) as BoxedStream) })
-        }))
+            Box::pin(async move { Ok(Box::new(opening.await?) as BoxedStream) }) as Opening
+        });
+        Self { open, is_direct: false }
+    }
+
+    /// The same, of which it is known that all streams to one host and port lead to one server.
+    #[must_use]
+    pub fn direct(self) -> Self {
+        Self { is_direct: true, ..self }
+    }
+
+    /// Whether all streams to one host and port lead to one server.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
     }
 
     /// A new stream to `host` and `port`. As cancel safe as what the application gave.
@@ -44,7 +59,7 @@ impl Transport {
     ///
     /// What the application gives.
     pub async fn open(&self, host: &str, port: u16) -> io::Result<BoxedStream> {
-        (self.0)(host.to_owned(), port).await
+        (self.open)(host.to_owned(), port).await
     }
 }
 

@@ -29,6 +29,17 @@ macro_rules! option_setters {
                 self
             }
 
+            /// Says of a [`transport`](Self::transport) that is set already that all its streams to one host and port
+            /// lead to one server. Then a statement whose time is up is cancelled there, by another stream. Not behind
+            /// what spreads connections over servers: another server knows other connections by the same number.
+            /// Default: unknown, and nothing is cancelled by such streams.
+            #[must_use]
+            pub fn direct_transport(mut self) -> Self {
+                let transport = self.$($place).+.transport().cloned();
+                self.$($place).+.set_transport(transport.map($crate::transport::Transport::direct));
+                self
+            }
+
             /// Sets the seed of the random numbers that spread back-off and lifetimes in time. With the same seed, a
             /// runtime of one thread, paused time and a transport that repeats itself, a pool repeats itself; leave it
             /// alone otherwise. Nothing that must be secret comes from it. Default: from the operating system.
