@@ -1,13 +1,15 @@
 //! What callers were told, and whether it was true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pg_pipeline::{ErrorKind, Outcome};
 
 use crate::client::{Ask, Failure, Told};
 use crate::log::Log;
-use crate::server::{Owner, Server};
+use crate::server::Server;
+use crate::text::{Args, Owner};
 
 /// How a call, or a unit of work, ended for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,9 @@ struct Call {
     owner: i64,
     writes: bool,
     refused: bool,
+    /// Its own limit is the pool's.
+    patient: bool,
+    work: i64,
     end: End,
 }
 
@@ -41,6 +46,8 @@ struct State {
     calls: BTreeMap<i64, Call>,
     /// How units of work ended, by their owner.
     works: BTreeMap<i64, End>,
+    /// Statements that were undone with a savepoint.
+    undone: BTreeSet<i64>,
     fine: u64,
 }
 
@@ -85,11 +92,20 @@ impl Account {
         let refused = ask.args.size < 0;
         let mut state = self.state();
         state.fine += u64::from(end == End::Fine);
-        let call = Call { owner: ask.args.owner, writes: ask.writes, refused, end };
+        let Args { owner, work, .. } = ask.args;
+        let call = Call { owner, writes: ask.writes, refused, patient: ask.timeout.is_none(), work, end };
         if state.calls.insert(id, call).is_some() {
             drop(state);
             self.log.violation(format!("statement {id} was answered twice"));
         }
+    }
+
+    /// What an owner has asked for since then was undone with a savepoint.
+    pub fn undone_since(&self, owner: i64, mark: i64) {
+        let mut state = self.state();
+        let state = &mut *state;
+        let since = state.calls.range(mark..).filter(|(_, call)| call.owner == owner);
+        state.undone.extend(since.map(|(id, _)| *id));
     }
 
     /// How a unit of work ended.
@@ -114,6 +130,9 @@ impl Account {
     /// An error that this world does not cause means that a driver misunderstood something.
     pub fn look_at(&self, whose: &str, failure: &Failure) {
         self.log.remark(|| format!("{whose}: {:?} {:?} {}", failure.kind, failure.outcome, failure.words));
+        if failure.words.contains("stall_timeout") {
+            self.log.note("stalled", [0; 3]);
+        }
         let impossible = match failure.kind {
             ErrorKind::Protocol | ErrorKind::Encode | ErrorKind::Auth | ErrorKind::Tls => true,
             // The server may refuse to describe what it has parsed.
@@ -123,6 +142,26 @@ impl Account {
         };
         if impossible {
             self.log.violation(format!("{whose}: {:?}: {}", failure.kind, failure.words));
+        }
+    }
+
+    /// With nothing in the way nobody waits for longer than all of the work takes, however it was spread: checks that no
+    /// call ran out of time, if its limit is longer than that.
+    pub fn settle_in_time(&self, limit: Duration) {
+        /// What a call may cost beside its work, in milliseconds: ways, preparing, and a neighbour that is stopped.
+        const EACH: i64 = 60;
+        let state = self.state();
+        let work: i64 = state.calls.values().map(|call| call.work + EACH).sum();
+        if work > limit.as_millis() as i64 {
+            return;
+        }
+        self.log.note("all in time", [state.calls.len() as i64, work, 0]);
+        for (id, call) in &state.calls {
+            // Those of a batch may have waited for a lease, which has a limit of its own.
+            let alone = Owner::of(call.owner) != Owner::Batch;
+            if call.patient && alone && matches!(call.end, End::Error(ErrorKind::Timeout, _)) {
+                self.log.violation(format!("statement {id} ran out of time with nothing in its way"));
+            }
         }
     }
 
@@ -159,6 +198,9 @@ impl Account {
             if begun > 1 && !batch {
                 wrong("it ran more than once");
             }
+            if state.undone.contains(id) && committed > 0 {
+                wrong("it was undone with its savepoint");
+            }
             if call.refused && committed > 0 {
                 wrong("what was refused is there");
             }
@@ -175,6 +217,7 @@ impl Account {
             let there = writes().filter(|(id, _)| server.committed(**id) > 0).count();
             let acknowledged = writes()
                 .filter(|(_, call)| matches!(call.end, End::Fine | End::Error(_, Outcome::Completed)))
+                .filter(|(id, _)| !state.undone.contains(id))
                 .map(|(id, _)| *id);
             let missing = acknowledged.filter(|id| server.committed(*id) != 1).count();
             let whole = match end {
@@ -204,7 +247,9 @@ mod tests {
     use super::*;
     use crate::dice::Dice;
     use crate::run::in_virtual_time;
-    use crate::server::{Args, Session, Temper, Text};
+    use crate::server::Temper;
+    use crate::session::Session;
+    use crate::text::Text;
 
     /// What is found when a write on the pool is told `told` and the server did `did`.
     fn found(told: Option<Told>, did: impl Fn(&mut Session, Args)) -> Vec<String> {
@@ -212,9 +257,9 @@ mod tests {
             let server = Server::new(&log, Dice::new(1, 1), Temper::default());
             let account = Account::new(&log);
             let args = Args { id: account.number(), owner: 0, work: 0, size: 0 };
-            did(&mut Session::new(&server, 0), args);
+            did(&mut Session::new(&server, 0, 0), args);
             account.told(
-                Ask { args, variant: 0, writes: true, timeout: None, idempotent: false },
+                Ask { args, variant: 0, writes: true, timeout: None, idempotent: false, bulk: 0 },
                 true,
                 told.clone(),
             );
@@ -256,6 +301,28 @@ mod tests {
             found(None, twice),
         ] {
             assert!(!lie.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_was_undone_and_is_there_is_found() {
+        for (marked, is_found) in [(0, true), (2, false)] {
+            let report = in_virtual_time(false, |log| async move {
+                let server = Server::new(&log, Dice::new(1, 1), Temper::default());
+                let account = Account::new(&log);
+                let args = Args { id: account.number(), owner: 5, work: 0, size: 0 };
+                let mut session = Session::new(&server, 0, 0);
+                session.begin();
+                write(&mut session, args);
+                let ask = Ask { args, variant: 0, writes: true, timeout: None, idempotent: false, bulk: 0 };
+                account.told(ask, true, Some(Ok(true)));
+                account.undone_since(5, marked);
+                account.ended(5, End::Fine);
+                account.settle(&server);
+                0
+            });
+            let found = report.violations.iter().any(|found| found.contains("undone with its savepoint"));
+            assert_eq!(found, is_found, "{:?}", report.violations);
         }
     }
 

@@ -1,13 +1,15 @@
 //! The two drivers behind one trait, through their public handles alone, so that one world exercises both.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pg_pipeline::{ErrorKind, Outcome, PoolStats};
 
 use crate::link::End;
-use crate::server::{Args, Server, check, padding};
+use crate::server::Server;
+use crate::text::{Args, BULKY, check, padding};
 use crate::weather::{Network, Settings};
 
 /// How many statements of each kind there are.
@@ -26,6 +28,8 @@ pub struct Ask {
     pub timeout: Option<Duration>,
     /// It may be run again (reads).
     pub idempotent: bool,
+    /// KiB of an argument that tells nothing, for a bulky variant.
+    pub bulk: usize,
 }
 
 /// What an error says.
@@ -39,6 +43,13 @@ pub struct Failure {
     pub words: String,
 }
 
+impl Failure {
+    /// The application's own, which has nothing to do with the database.
+    pub fn own() -> Self {
+        Self { kind: ErrorKind::RowCount, outcome: Outcome::Completed, words: "not today".to_owned() }
+    }
+}
+
 /// A call's end: what came back fitted the question, or why nothing came.
 pub type Told = Result<bool, Failure>;
 
@@ -50,18 +61,29 @@ pub trait Database: Send + Sync + 'static {
     type Pool: Clone + Send + Sync + 'static;
     /// Its transaction.
     type Transaction: Send + Sync + 'static;
+    /// A part of it.
+    type Savepoint<'a>: Send + Sync;
+    /// A transaction that is run again.
+    type Tx: Deref<Target = Self::Transaction> + Clone + Send + Sync + 'static;
     /// Its session.
     type Session: Send + Sync + 'static;
 
     /// A pool whose connections lead into the network.
     fn start(network: &Arc<Network>, settings: &Settings) -> Self::Pool;
     /// Serves a connection.
-    fn serve(io: End, server: Arc<Server>, connection: usize) -> impl Future<Output = ()> + Send + 'static;
+    fn serve(
+        io: End,
+        server: Arc<Server>,
+        connection: usize,
+        node: usize,
+    ) -> impl Future<Output = ()> + Send + 'static;
 
     /// Runs a statement on the pool.
     fn on_pool(pool: &Self::Pool, ask: Ask) -> impl Future<Output = Told> + Send;
     /// Runs a statement in a transaction.
     fn in_transaction(on: &Self::Transaction, ask: Ask) -> impl Future<Output = Told> + Send;
+    /// Runs a statement in a part of a transaction.
+    fn in_savepoint(on: &Self::Savepoint<'_>, ask: Ask) -> impl Future<Output = Told> + Send;
     /// Runs a statement on a session.
     fn on_session(on: &Self::Session, ask: Ask) -> impl Future<Output = Told> + Send;
     /// Runs a batch on the pool.
@@ -80,6 +102,26 @@ pub trait Database: Send + Sync + 'static {
     fn commit(on: Self::Transaction) -> impl Future<Output = Result<(), Failure>> + Send;
     /// Rolls back.
     fn roll_back(on: Self::Transaction) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Sets a savepoint.
+    fn savepoint(on: &Self::Transaction)
+    -> impl Future<Output = Result<Self::Savepoint<'_>, Failure>> + Send;
+    /// Sets a savepoint inside of another.
+    fn savepoint_in<'a>(
+        on: &'a Self::Savepoint<'_>,
+    ) -> impl Future<Output = Result<Self::Savepoint<'a>, Failure>> + Send;
+    /// Keeps a part.
+    fn keep(on: Self::Savepoint<'_>) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Undoes a part.
+    fn undo(on: Self::Savepoint<'_>) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Runs work in a transaction, and again when others were in its way.
+    fn run<F, W>(
+        pool: &Self::Pool,
+        retries: u32,
+        work: F,
+    ) -> impl Future<Output = Result<(), Failure>> + Send
+    where
+        F: FnMut(Self::Tx) -> W + Send,
+        W: Future<Output = Result<(), Failure>> + Send;
     /// What the pool tells of itself.
     fn stats(pool: &Self::Pool) -> PoolStats;
     /// Closes the pool.
@@ -87,7 +129,7 @@ pub trait Database: Send + Sync + 'static {
 }
 
 macro_rules! database {
-    ($(#[$doc:meta])* $name:ident, $text:literal, $driver:ident, $server:ident, $parameters:literal) => {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $driver:ident, $server:ident, $parameters:literal, $bulky:literal) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name;
@@ -98,8 +140,17 @@ macro_rules! database {
                 Failure { kind: error.kind(), outcome: error.outcome(), words: format!("{error}{cause}") }
             }
 
+            impl From<$driver::Error> for Failure {
+                fn from(error: $driver::Error) -> Self {
+                    failure(error)
+                }
+            }
+
             fn text(ask: Ask) -> String {
-                if ask.writes {
+                if ask.variant >= BULKY {
+                    let begins = if ask.writes { "INSERT INTO ledger VALUES " } else { "SELECT echo" };
+                    format!(concat!("{}(", $bulky, ") /* {} */"), begins, ask.variant)
+                } else if ask.writes {
                     format!(concat!("INSERT INTO ledger VALUES (", $parameters, ") /* {} */"), ask.variant)
                 } else {
                     format!(concat!("SELECT echo(", $parameters, ") /* {} */"), ask.variant)
@@ -109,13 +160,22 @@ macro_rules! database {
             async fn run(client: &impl $driver::Client, ask: Ask) -> Told {
                 let Args { id, owner, work, size } = ask.args;
                 let params = (id, owner, work, size);
+                let bulk = (id, owner, work, size, "b".repeat(ask.bulk * 1024));
                 if ask.writes {
-                    let done = client.execute(text(ask), params).await.map_err(failure)?;
+                    let done = if ask.variant >= BULKY {
+                        client.execute(text(ask), bulk).await.map_err(failure)?
+                    } else {
+                        client.execute(text(ask), params).await.map_err(failure)?
+                    };
                     return Ok(done.rows_affected() == 1);
                 }
                 let statement = $driver::Statement::new(text(ask));
                 let statement = if ask.idempotent { statement.idempotent() } else { statement };
-                let row: (i64, i64, String) = client.query_one(statement, params).await.map_err(failure)?;
+                let row: (i64, i64, String) = if ask.variant >= BULKY {
+                    client.query_one(statement, bulk).await.map_err(failure)?
+                } else {
+                    client.query_one(statement, params).await.map_err(failure)?
+                };
                 Ok(row == (id, check(ask.args, ask.variant), padding(ask.args)))
             }
 
@@ -123,16 +183,20 @@ macro_rules! database {
                 const NAME: &'static str = $text;
                 type Pool = $driver::Pool;
                 type Transaction = $driver::Transaction;
+                type Savepoint<'a> = $driver::Savepoint<'a>;
+                type Tx = $driver::Tx;
                 type Session = $driver::Session;
 
                 fn start(network: &Arc<Network>, settings: &Settings) -> Self::Pool {
                     let network = Arc::clone(network);
-                    let config = $driver::Config::new().host("simulated").user("app").password("secret");
-                    $driver::Pool::builder(config)
-                        .transport(move |_, _| {
-                            let network = Arc::clone(&network);
-                            async move { network.connect::<$name>().await }
-                        })
+                    let hosts = settings.hosts.iter().map(|host| (*host, 1));
+                    let config = $driver::Config::new().hosts(hosts).user("app").password("secret");
+                    let builder = $driver::Pool::builder(config).transport(move |host, _| {
+                        let network = Arc::clone(&network);
+                        async move { network.connect::<$name>(&host).await }
+                    });
+                    let builder = if settings.cancels { builder.direct_transport() } else { builder };
+                    builder
                         .seed(settings.seed)
                         .connections(settings.connections)
                         .max_in_flight(settings.max_in_flight)
@@ -142,6 +206,8 @@ macro_rules! database {
                         .connect_timeout(settings.connect_timeout)
                         .query_timeout(settings.query_timeout)
                         .acquire_timeout(settings.acquire_timeout)
+                        .stall_timeout(settings.stall_timeout)
+                        .lease_report_after(settings.lease_report_after)
                         .statement_cache(settings.statement_cache)
                         .max_lifetime(settings.max_lifetime)
                         .connect_lazy()
@@ -152,8 +218,9 @@ macro_rules! database {
                     io: End,
                     server: Arc<Server>,
                     connection: usize,
+                    node: usize,
                 ) -> impl Future<Output = ()> + Send + 'static {
-                    crate::$server::serve(io, server, connection)
+                    crate::$server::serve(io, server, connection, node)
                 }
 
                 async fn on_pool(pool: &Self::Pool, ask: Ask) -> Told {
@@ -167,6 +234,10 @@ macro_rules! database {
                     run(on, ask).await
                 }
 
+                async fn in_savepoint(on: &Self::Savepoint<'_>, ask: Ask) -> Told {
+                    run(on, ask).await
+                }
+
                 async fn on_session(on: &Self::Session, ask: Ask) -> Told {
                     run(on, ask).await
                 }
@@ -175,7 +246,12 @@ macro_rules! database {
                     let mut batch = pool.batch();
                     for ask in asks {
                         let Args { id, owner, work, size } = ask.args;
-                        batch.push(text(*ask), (id, owner, work, size));
+                        if ask.variant >= BULKY {
+                            let bulk = (id, owner, work, size, "b".repeat(ask.bulk * 1024));
+                            batch.push(text(*ask), bulk);
+                        } else {
+                            batch.push(text(*ask), (id, owner, work, size));
+                        }
                     }
                     batch.execute().await.map(drop).map_err(failure)
                 }
@@ -208,6 +284,34 @@ macro_rules! database {
                     on.rollback().await.map_err(failure)
                 }
 
+                async fn savepoint(on: &Self::Transaction) -> Result<Self::Savepoint<'_>, Failure> {
+                    on.savepoint().await.map_err(failure)
+                }
+
+                async fn savepoint_in<'a>(
+                    on: &'a Self::Savepoint<'_>,
+                ) -> Result<Self::Savepoint<'a>, Failure> {
+                    on.savepoint().await.map_err(failure)
+                }
+
+                fn keep(on: Self::Savepoint<'_>) -> impl Future<Output = Result<(), Failure>> + Send {
+                    // It is kept from the call on, polled or not.
+                    let kept = on.commit();
+                    async move { kept.await.map_err(failure) }
+                }
+
+                async fn undo(on: Self::Savepoint<'_>) -> Result<(), Failure> {
+                    on.rollback().await.map_err(failure)
+                }
+
+                async fn run<F, W>(pool: &Self::Pool, retries: u32, work: F) -> Result<(), Failure>
+                where
+                    F: FnMut(Self::Tx) -> W + Send,
+                    W: Future<Output = Result<(), Failure>> + Send,
+                {
+                    pool.transaction().retries(retries).run(work).await
+                }
+
                 fn stats(pool: &Self::Pool) -> PoolStats {
                     pool.stats()
                 }
@@ -222,9 +326,9 @@ macro_rules! database {
 
 database!(
     /// `pg-pipeline`.
-    Postgres, "postgres", pg_pipeline, postgres, "$1, $2, $3, $4"
+    Postgres, "postgres", pg_pipeline, postgres, "$1, $2, $3, $4", "$1, $2, $3, $4, $5"
 );
 database!(
     /// `mysql-pipeline`.
-    MySql, "mysql", mysql_pipeline, mysql, "?, ?, ?, ?"
+    MySql, "mysql", mysql_pipeline, mysql, "?, ?, ?, ?", "?, ?, ?, ?, ?"
 );

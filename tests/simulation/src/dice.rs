@@ -12,6 +12,12 @@ impl Dice {
         Self(dice.next() ^ stream)
     }
 
+    /// Another generator, whose numbers have nothing to do with this one's. This one stays as it is.
+    #[must_use]
+    pub fn branch(&self) -> Self {
+        Self::new(self.0, 77)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -171,6 +171,20 @@ impl Link {
         wakers.wake();
     }
 
+    /// Both ends get an error, and what is under way is lost.
+    pub fn reset(&self) {
+        let mut wire = self.wire();
+        let mut wakers = Wakers::default();
+        wire.reset = true;
+        for half in &mut wire.halves {
+            half.pieces.clear();
+            half.held = 0;
+            wakers.take(half);
+        }
+        drop(wire);
+        wakers.wake();
+    }
+
     fn wire(&self) -> MutexGuard<'_, Wire> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,6 @@
 //! What happened in a run: a hash over all events in their order, the violations found, and a trace if one is wanted.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -17,10 +18,15 @@ struct State {
     hash: u64,
     events: u64,
     violations: Vec<String>,
+    /// How often each thing happened.
+    seen: Seen,
     /// Steps since time went on, and in all.
     steps: (u64, u64),
     at: u128,
 }
+
+/// How often each thing happened.
+pub type Seen = BTreeMap<&'static str, u64>;
 
 /// More steps than this while time stands still are no progress.
 const MOST_STEPS_AT_ONCE: u64 = 300_000;
@@ -30,8 +36,14 @@ const MOST_STEPS: u64 = 5_000_000;
 impl Log {
     /// An empty log; with `trace` every event is printed as it happens. Inside of the runtime whose time it tells.
     pub fn new(trace: bool) -> Self {
-        let state =
-            State { hash: 0xcbf2_9ce4_8422_2325, events: 0, violations: Vec::new(), steps: (0, 0), at: 0 };
+        let state = State {
+            hash: 0xcbf2_9ce4_8422_2325,
+            events: 0,
+            violations: Vec::new(),
+            seen: Seen::new(),
+            steps: (0, 0),
+            at: 0,
+        };
         Self { began: Instant::now(), trace, state: Mutex::new(state) }
     }
 
@@ -50,6 +62,7 @@ impl Log {
         numbers.iter().flat_map(|number| number.to_le_bytes()).for_each(&mut mix);
         state.hash = hash;
         state.events += 1;
+        *state.seen.entry(what).or_default() += 1;
         drop(state);
         if self.trace {
             println!("{now:>8} ms  {what} {} {} {}", numbers[0], numbers[1], numbers[2]);
@@ -88,9 +101,10 @@ impl Log {
         fine
     }
 
-    /// The hash over all events, their number, and the violations.
-    pub fn finish(&self) -> (u64, u64, Vec<String>) {
+    /// The hash over all events, their number, the violations, and how often each thing happened.
+    pub fn finish(&self) -> (u64, u64, Vec<String>, Seen) {
         let mut state = self.state();
-        (state.hash, state.events, std::mem::take(&mut state.violations))
+        let state = &mut *state;
+        (state.hash, state.events, std::mem::take(&mut state.violations), std::mem::take(&mut state.seen))
     }
 }

@@ -11,16 +11,18 @@ use bytes::{Buf as _, BufMut as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::link::End;
-use crate::server::{Args, Mood, Server, Session, Text, check, padding};
+use crate::server::{Mood, Server};
+use crate::session::Session;
+use crate::text::{Args, Text, check, padding};
 
 /// Serves one connection until it ends.
-pub async fn serve(io: End, server: Arc<Server>, connection: usize) {
+pub async fn serve(io: End, server: Arc<Server>, connection: usize, node: usize) {
     let mut backend = Backend {
         io,
         input: BytesMut::new(),
         out: Vec::new(),
         sequence: 0,
-        session: Session::new(&server, connection),
+        session: Session::new(&server, connection, node),
         autocommit: true,
         changed: false,
         statements: HashMap::new(),
@@ -59,6 +61,11 @@ const DEADLOCK: u16 = 1213;
 const LOCK_TIMEOUT: u16 = 1205;
 const TOO_MANY: u16 = 1040;
 const SHUTDOWN: u16 = 1053;
+const STOPPED: u16 = 1317;
+const READ_ONLY: u16 = 1290;
+const NO_SAVEPOINT: u16 = 1305;
+const NO_SUCH_THREAD: u16 = 1094;
+const OUT_OF_RANGE: u16 = 1690;
 
 impl Backend {
     async fn run(&mut self) -> io::Result<()> {
@@ -101,9 +108,12 @@ impl Backend {
         }
         // All capabilities but SSL.
         let [low, high] = [0xF7FF_u16, 0xFFFF];
+        let connection = self.session.connection as u32;
         self.put(|out| {
             out.put_u8(10);
-            out.put_slice(b"8.4.0\0\x01\0\0\0abcdefgh\0");
+            out.put_slice(b"8.4.0\0");
+            out.put_u32_le(connection);
+            out.put_slice(b"abcdefgh\0");
             out.put_u16_le(low);
             out.put_slice(&[45, 2, 0]);
             out.put_u16_le(high);
@@ -128,7 +138,7 @@ impl Backend {
         self.prepared += 1;
         let id = self.prepared;
         self.statements.insert(id, text);
-        let takes = u16::from(matches!(text, Text::Echo { .. } | Text::Write { .. })) * 4;
+        let takes = text.takes();
         let gives = u16::from(matches!(text, Text::Echo { .. })) * 3;
         self.put(|out| {
             out.put_u8(0);
@@ -137,8 +147,8 @@ impl Backend {
             out.put_u16_le(takes);
             out.put_slice(&[0, 0, 0]);
         });
-        for _ in 0..takes {
-            self.column("?", LONGLONG);
+        for index in 0..takes {
+            self.column("?", if index < 4 { LONGLONG } else { VAR_STRING });
         }
         if gives > 0 {
             self.columns();
@@ -148,7 +158,8 @@ impl Backend {
 
     async fn execute(&mut self, body: &[u8]) -> io::Result<()> {
         let id = body.first_chunk().map_or(0, |id| u32::from_le_bytes(*id));
-        let args = parameters(body);
+        let takes = self.statements.get(&id).map_or(0, |text| text.takes());
+        let args = parameters(body, usize::from(takes));
         if let Some(reason) = self.consider("execute").await? {
             match reason % 4 {
                 0 => {
@@ -160,8 +171,10 @@ impl Backend {
             }
         }
         let Some(text) = self.statements.get(&id).copied() else { return self.done(NO_STATEMENT) };
-        if let Some(args) = args {
-            tokio::time::sleep(Duration::from_millis(args.work as u64)).await;
+        if let Some(args) = args
+            && let Err(number) = self.works(args).await
+        {
+            return self.done(number);
         }
         self.perform(text, args, true, false)
     }
@@ -185,8 +198,12 @@ impl Backend {
             let args = Text::args(statement);
             if let Some(args) = args
                 && matches!(text, Text::Echo { .. } | Text::Write { .. })
+                && let Err(number) = self.works(args).await
             {
-                tokio::time::sleep(Duration::from_millis(args.work as u64)).await;
+                return self.done(number);
+            }
+            if let Text::Kill(connection) = text {
+                return self.kill(connection as usize).await;
             }
             let failed = self.out.len();
             self.perform(text, args, false, index + 1 < statements.len())?;
@@ -197,10 +214,34 @@ impl Backend {
         Ok(())
     }
 
+    /// Works on a statement; the error's number if nothing comes of it.
+    async fn works(&mut self, args: Args) -> Result<(), u16> {
+        if self.session.works(args).await {
+            return Err(STOPPED);
+        }
+        if self.session.server().conflicts(args) {
+            return Err(if args.id % 2 == 0 { DEADLOCK } else { LOCK_TIMEOUT });
+        }
+        Ok(())
+    }
+
+    /// Has another connection stop what it is at.
+    async fn kill(&mut self, connection: usize) -> io::Result<()> {
+        let server = Arc::clone(self.session.server());
+        server.wants_to_stop(self.session.node, connection);
+        tokio::time::sleep(Duration::from_millis(server.dawdles())).await;
+        if server.stops(connection) {
+            self.ok(0, 0, false);
+            return Ok(());
+        }
+        self.done(NO_SUCH_THREAD)
+    }
+
     /// Runs a statement and writes its answer.
     fn perform(&mut self, text: Text, args: Option<Args>, binary: bool, more: bool) -> io::Result<()> {
         // Without autocommit every statement is part of a transaction.
-        if !self.autocommit && matches!(text, Text::Echo { .. } | Text::Write { .. }) && !self.session.open {
+        let works = matches!(text, Text::Echo { .. } | Text::Write { .. } | Text::Savepoint(_));
+        if !self.autocommit && works && !self.session.open {
             self.session.begin();
         }
         match (text, args) {
@@ -224,6 +265,9 @@ impl Backend {
                     lenenc(out, padding.as_bytes());
                 });
                 self.ok(0xFE, 0, more);
+            }
+            (Text::Write { .. }, Some(_)) if self.session.server().refuses_to_write(self.session.node) => {
+                return self.done(READ_ONLY);
             }
             (Text::Write { .. }, Some(args)) => {
                 self.session.run(text, args);
@@ -257,6 +301,34 @@ impl Backend {
                 self.autocommit = on;
                 self.ok(0, 0, more);
             }
+            (Text::Savepoint(number), _) => {
+                // Outside of a transaction it is gone with the statement.
+                if self.session.open {
+                    self.session.set_savepoint(number);
+                }
+                self.ok(0, 0, more);
+            }
+            (Text::Back(number), _) => {
+                if !self.session.go_back(number) {
+                    return self.done(NO_SAVEPOINT);
+                }
+                self.ok(0, 0, more);
+            }
+            (Text::Release(number), _) => {
+                if !self.session.release(number) {
+                    return self.done(NO_SAVEPOINT);
+                }
+                self.ok(0, 0, more);
+            }
+            (Text::AskReadOnly, _) => {
+                if self.session.server().is_read_only(self.session.node) {
+                    return self.done(OUT_OF_RANGE);
+                }
+                self.put(|out| out.put_u8(1));
+                self.column("EXP(1000 * @@global.read_only)", VAR_STRING);
+                self.put(|out| lenenc(out, b"1"));
+                self.ok(0xFE, 0, more);
+            }
             (Text::Mark(marker), _) => {
                 self.session.mark(marker);
                 self.changed = true;
@@ -269,7 +341,7 @@ impl Backend {
                 self.ok(0xFE, 0, more);
             }
             (Text::Echo { .. } | Text::Write { .. }, None) => return self.done(SYNTAX),
-            (Text::Reset | Text::Other, _) => self.ok(0, 0, more),
+            (Text::Reset | Text::Kill(_) | Text::Other, _) => self.ok(0, 0, more),
         }
         Ok(())
     }
@@ -411,9 +483,10 @@ fn lenenc(out: &mut Vec<u8>, text: &[u8]) {
     out.put_slice(text);
 }
 
-/// Behind the id (4), flags (1) and iterations (4): bitmap (1), 1, types (8), then four numbers of eight bytes.
-fn parameters(body: &[u8]) -> Option<Args> {
-    let mut values = body.get(9 + 1 + 1 + 8..)?;
+/// Behind the id (4), flags (1) and iterations (4): bitmap (1), 1, types of two bytes, then four numbers of eight bytes,
+/// and perhaps one more that tells nothing.
+fn parameters(body: &[u8], count: usize) -> Option<Args> {
+    let mut values = body.get(9 + 1 + 1 + 2 * count..)?;
     let mut next = || values.try_get_i64_le().ok();
     Some(Args { id: next()?, owner: next()?, work: next()?, size: next()? })
 }

@@ -11,15 +11,17 @@ use bytes::{Buf as _, BufMut as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::link::End;
-use crate::server::{Args, Mood, Server, Session, Text, check, padding};
+use crate::server::{Mood, Server};
+use crate::session::Session;
+use crate::text::{Args, Text, check, padding};
 
 /// Serves one connection until it ends.
-pub async fn serve(io: End, server: Arc<Server>, connection: usize) {
+pub async fn serve(io: End, server: Arc<Server>, connection: usize, node: usize) {
     let mut backend = Backend {
         io,
         input: BytesMut::new(),
         out: Vec::new(),
-        session: Session::new(&server, connection),
+        session: Session::new(&server, connection, node),
         statements: HashMap::new(),
         portal: None,
         skipping: false,
@@ -46,7 +48,16 @@ const NO_STATEMENT: &str = "26000";
 const PLAN_CHANGED: &str = "0A000";
 const UNIQUE: &str = "23505";
 const SERIALIZATION: &str = "40001";
+const DEADLOCK: &str = "40P01";
+const STOPPED: &str = "57014";
+const READ_ONLY: &str = "25006";
+const NO_SAVEPOINT: &str = "3B001";
+const NOT_OPEN: &str = "25P01";
+const DIVIDED_BY_ZERO: &str = "22012";
 const IN_FAILED: &str = "25P02";
+/// The code of a request to stop, and what it must know of a connection.
+const CANCEL: u32 = 80_877_102;
+const SECRET: u32 = 7;
 const INT8: u32 = 20;
 const TEXT: u32 = 25;
 
@@ -90,7 +101,11 @@ impl Backend {
             }
             self.fill().await?;
         };
-        self.input.advance(length);
+        let mut message = self.input.split_to(length);
+        message.advance(4);
+        if message.try_get_u32() == Ok(CANCEL) {
+            return self.cancel(message).await;
+        }
         if self.consider("starting").await?.is_some() {
             let refused = self.fatal("53300");
             self.flush().await?;
@@ -98,9 +113,24 @@ impl Backend {
         }
         self.put(b'R', |out| out.put_u32(0));
         self.put(b'S', |out| out.put_slice(b"server_version\x0018.0\0"));
-        self.put(b'K', |out| out.put_u64(7));
+        let connection = self.session.connection as u32;
+        self.put(b'K', |out| {
+            out.put_u32(connection);
+            out.put_u32(SECRET);
+        });
         self.put(b'Z', |out| out.put_u8(b'I'));
         self.flush().await
+    }
+
+    /// Passes a request to stop on, and ends the connection.
+    async fn cancel(&mut self, mut message: BytesMut) -> io::Result<()> {
+        let server = Arc::clone(self.session.server());
+        if let (Ok(connection), Ok(SECRET)) = (message.try_get_u32(), message.try_get_u32()) {
+            server.wants_to_stop(self.session.node, connection as usize);
+            tokio::time::sleep(Duration::from_millis(server.dawdles())).await;
+            server.stops(connection as usize);
+        }
+        Err(io::ErrorKind::ConnectionAborted.into())
     }
 
     /// Parse, Bind, Describe, Execute, Close; the error's code if it is refused.
@@ -112,7 +142,7 @@ impl Backend {
                 if self.consider("parse").await?.is_some() {
                     return Ok(Err(SYNTAX));
                 }
-                if self.session.failed && !matches!(Text::parse(&text), Text::Rollback | Text::Commit) {
+                if self.session.failed && !may_run_in_failed(Text::parse(&text)) {
                     return Ok(Err(IN_FAILED));
                 }
                 self.statements.insert(name, Text::parse(&text));
@@ -141,7 +171,7 @@ impl Backend {
                     return Ok(Err(PLAN_CHANGED));
                 }
                 let Some(text) = self.statements.get(&name).copied() else { return Ok(Err(NO_STATEMENT)) };
-                if self.session.failed && !matches!(text, Text::Rollback | Text::Commit) {
+                if self.session.failed && !may_run_in_failed(text) {
                     return Ok(Err(IN_FAILED));
                 }
                 self.portal = Some((text, parameters(&mut body)));
@@ -163,11 +193,10 @@ impl Backend {
     }
 
     fn describe(&mut self, text: Text) {
-        let takes = matches!(text, Text::Echo { .. } | Text::Write { .. });
         self.put(b't', |out| {
-            out.put_u16(if takes { 4 } else { 0 });
-            for _ in 0..if takes { 4 } else { 0 } {
-                out.put_u32(INT8);
+            out.put_u16(text.takes());
+            for index in 0..text.takes() {
+                out.put_u32(if index < 4 { INT8 } else { TEXT });
             }
         });
         if let Text::Echo { .. } = text {
@@ -187,7 +216,12 @@ impl Backend {
 
     async fn execute(&mut self, text: Text, args: Option<Args>) -> io::Result<Result<(), &'static str>> {
         if let Some(args) = args {
-            tokio::time::sleep(Duration::from_millis(args.work as u64)).await;
+            if self.session.works(args).await {
+                return Ok(Err(STOPPED));
+            }
+            if self.session.server().conflicts(args) {
+                return Ok(Err(if args.id % 2 == 0 { SERIALIZATION } else { DEADLOCK }));
+            }
         }
         if let Some(reason) = self.consider("execute").await? {
             if text == Text::Commit {
@@ -217,6 +251,9 @@ impl Backend {
                 });
                 "SELECT 1"
             }
+            (Text::Write { .. }, Some(_)) if self.session.server().refuses_to_write(self.session.node) => {
+                return Err(READ_ONLY);
+            }
             (Text::Write { .. }, Some(args)) => {
                 self.session.run(text, args);
                 if args.size < 0 {
@@ -240,6 +277,31 @@ impl Backend {
                 self.session.roll_back();
                 "ROLLBACK"
             }
+            (Text::Savepoint(_) | Text::Back(_) | Text::Release(_), _) if !self.session.open => {
+                return Err(NOT_OPEN);
+            }
+            (Text::Savepoint(number), _) => {
+                self.session.set_savepoint(number);
+                "SAVEPOINT"
+            }
+            (Text::Back(number), _) => {
+                if !self.session.go_back(number) {
+                    return Err(NO_SAVEPOINT);
+                }
+                "ROLLBACK"
+            }
+            (Text::Release(number), _) => {
+                if !self.session.release(number) {
+                    return Err(NO_SAVEPOINT);
+                }
+                "RELEASE"
+            }
+            (Text::AskReadOnly, _) => {
+                if self.session.server().is_read_only(self.session.node) {
+                    return Err(DIVIDED_BY_ZERO);
+                }
+                "SELECT 1"
+            }
             (Text::Mark(marker), _) => {
                 self.session.mark(marker);
                 "SET"
@@ -248,7 +310,14 @@ impl Backend {
                 self.session.mark(0);
                 "RESET"
             }
-            (Text::Autocommit(_) | Text::MaxPacket | Text::Echo { .. } | Text::Write { .. }, _) => {
+            (
+                Text::Autocommit(_)
+                | Text::MaxPacket
+                | Text::Kill(_)
+                | Text::Echo { .. }
+                | Text::Write { .. },
+                _,
+            ) => {
                 return Err(SYNTAX);
             }
             (Text::Other, _) => "OTHER",
@@ -264,7 +333,7 @@ impl Backend {
             empty = false;
             let text = Text::parse(statement);
             let refused = self.consider("script").await?.is_some();
-            let failed = self.session.failed && !matches!(text, Text::Rollback | Text::Commit);
+            let failed = self.session.failed && !may_run_in_failed(text);
             let result = match (failed, refused) {
                 (true, _) => Err(IN_FAILED),
                 (false, true) => Err(SYNTAX),
@@ -395,6 +464,11 @@ impl Backend {
     }
 }
 
+/// What a transaction takes in which something has failed.
+fn may_run_in_failed(text: Text) -> bool {
+    matches!(text, Text::Rollback | Text::Commit | Text::Back(_))
+}
+
 fn c_string(body: &mut BytesMut) -> io::Result<String> {
     let end = body.iter().position(|byte| *byte == 0).ok_or(io::ErrorKind::InvalidData)?;
     let text = String::from_utf8_lossy(&body.split_to(end)).into_owned();
@@ -414,5 +488,10 @@ fn parameters(body: &mut BytesMut) -> Option<Args> {
         body.try_get_u32().ok().filter(|length| *length == 8)?;
         body.try_get_i64().ok()
     };
-    if count == 4 { Some(Args { id: next()?, owner: next()?, work: next()?, size: next()? }) } else { None }
+    // A fifth tells nothing.
+    if matches!(count, 4 | 5) {
+        Some(Args { id: next()?, owner: next()?, work: next()?, size: next()? })
+    } else {
+        None
+    }
 }

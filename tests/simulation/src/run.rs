@@ -14,9 +14,11 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::account::Account;
 use crate::client::Database;
 use crate::dice::Dice;
-use crate::log::Log;
-use crate::server::Server;
-use crate::weather::{Network, Settings, Weather, any_temper};
+use crate::log::{Log, Seen};
+use crate::reports;
+use crate::server::{Server, Temper};
+use crate::watch::check_reports;
+use crate::weather::{Failover, Features, Network, Scope, Settings, Weather, any_temper, widened_temper};
 use crate::world::World;
 
 /// How a run went.
@@ -30,6 +32,8 @@ pub struct Report {
     pub fine: u64,
     /// What must never happen, and did.
     pub violations: Vec<String>,
+    /// How often each thing happened.
+    pub seen: Seen,
 }
 
 /// No run takes longer, in its own time.
@@ -56,8 +60,8 @@ fn take_down_panics() {
 }
 
 /// Runs the world of a seed.
-pub fn run<D: Database>(seed: u64, trace: bool) -> Report {
-    in_virtual_time(trace, |log| world::<D>(seed, log))
+pub fn run<D: Database>(scope: Scope, seed: u64, trace: bool) -> Report {
+    in_virtual_time(trace, |log| world::<D>(scope, seed, log))
 }
 
 /// Runs something with a log on a runtime of its own, whose time passes only when nothing else can be done.
@@ -67,6 +71,7 @@ where
 {
     take_down_panics();
     PANICS.with_borrow_mut(Vec::clear);
+    reports::listen();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let (log, fine) = runtime.block_on(async {
         let log = Arc::new(Log::new(trace));
@@ -79,22 +84,45 @@ where
         (log, fine)
     });
     drop(runtime);
-    let (hash, events, mut violations) = log.finish();
+    let (hash, events, mut violations, seen) = log.finish();
     violations.extend(PANICS.take());
-    Report { hash, events, fine, violations }
+    Report { hash, events, fine, violations, seen }
 }
 
-async fn world<D: Database>(seed: u64, log: Arc<Log>) -> u64 {
+async fn world<D: Database>(scope: Scope, seed: u64, log: Arc<Log>) -> u64 {
     let mut dice = Dice::new(seed, 1);
     let settings = Settings::any(seed, &mut dice);
     let weather = Weather::any(&mut dice);
     let temper = any_temper(&mut dice);
-    log.remark(|| format!("{}: {settings:?} {weather:?} {temper:?}", D::NAME));
+    // What the wide world throws leaves the plain one's numbers as they are.
+    let mut wide = Dice::new(seed, 4);
+    let (features, settings, weather, temper) = match scope {
+        Scope::Plain => (Features::PLAIN, settings, weather, temper),
+        Scope::Wide => {
+            let features = Features::any(&mut wide);
+            let weather = if features.fine { Weather::CALM } else { weather };
+            let temper = if features.fine { Temper::default() } else { temper };
+            let settings = settings.widened(features, &mut wide);
+            (features, settings, weather, widened_temper(temper, features, &mut wide))
+        }
+    };
+    log.remark(|| format!("{}: {settings:?} {weather:?} {temper:?} {features:?}", D::NAME));
     let server = Server::new(&log, Dice::new(seed, 2), temper);
     let network = Network::new(&server, seed, weather);
     let account = Account::new(&log);
     let pool = D::start(&network, &settings);
-    let world = World::<D> { pool, settings, account: Arc::clone(&account), log: Arc::clone(&log) };
+    let world = World::<D> {
+        pool,
+        settings: settings.clone(),
+        features,
+        account: Arc::clone(&account),
+        server: Arc::clone(&server),
+        holders: Arc::default(),
+        log: Arc::clone(&log),
+    };
+    let onlooker = (scope == Scope::Wide).then(|| tokio::spawn(world.clone().look_on()));
+    let fails_over = (features.failover != Failover::None)
+        .then(|| tokio::spawn(fail_over(features, wide, Arc::clone(&server), Arc::clone(&network))));
 
     let clients = 1 + dice.below(5);
     let things = 1 + dice.below(6);
@@ -113,10 +141,20 @@ async fn world<D: Database>(seed: u64, log: Arc<Log>) -> u64 {
             log.violation("a client panicked");
         }
     }
+    for task in fails_over.into_iter().chain(onlooker) {
+        task.abort();
+    }
+    if features.failover == Failover::Name {
+        network.lead_to(1);
+    }
     server.calm_down();
     network.clear_up();
+    check_reports(&log, &world.settings);
     if !closes_early {
         heal(&world).await;
+        if features.failover != Failover::None {
+            write_again(&world).await;
+        }
     }
     rest(&world, closes_early).await;
     if dice.happens(500) {
@@ -125,7 +163,54 @@ async fn world<D: Database>(seed: u64, log: Arc<Log>) -> u64 {
     drop(world);
     no_task_is_left(&log).await;
     account.settle(&server);
+    let nothing_is_in_the_way = weather.is_fine()
+        && temper.is_even()
+        && features.failover == Failover::None
+        && !closes_early
+        && settings.connect_timeout >= Duration::from_millis(500);
+    if nothing_is_in_the_way {
+        account.settle_in_time(settings.query_timeout);
+    }
     account.fine()
+}
+
+/// The first machine takes no writes any more, and its name leads to the other one; or it goes and comes back.
+async fn fail_over(features: Features, mut dice: Dice, server: Arc<Server>, network: Arc<Network>) {
+    let mut some_time = |most| sleep(Duration::from_millis(dice.below(most)));
+    match features.failover {
+        Failover::None => {}
+        Failover::Name => {
+            some_time(800).await;
+            server.turn_read_only(0);
+            some_time(200).await;
+            network.lead_to(1);
+        }
+        Failover::Host => {
+            some_time(800).await;
+            network.set_away(0, true);
+            some_time(2000).await;
+            network.set_away(0, false);
+        }
+    }
+}
+
+/// Whatever became of the machines, a pool finds one that takes writes, with all of its connections.
+async fn write_again<D: Database>(world: &World<D>) {
+    let began = Instant::now();
+    let mut good = 0;
+    while good < 2 * world.settings.connections {
+        if world.write().await {
+            good += 1;
+        } else {
+            good = 0;
+            sleep(Duration::from_millis(200)).await;
+        }
+        if began.elapsed() > HEALS_WITHIN {
+            world.log.violation("does not write again");
+            return;
+        }
+    }
+    world.log.note("writes again", [0; 3]);
 }
 
 /// Closing takes no longer than its limit, with what a farewell may take.

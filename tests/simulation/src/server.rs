@@ -1,150 +1,18 @@
-//! The server behind both protocols: what statements do, who may see whose transaction, and when it misbehaves.
+//! The servers behind both protocols: two machines with one ledger of what was committed, and their temper.
 //!
-//! Knows a handful of statements by their text, keeps the ledger of what was committed, and checks what only a server
-//! sees: that nothing runs in somebody else's transaction or settings, that a lease's statements come in the order of
-//! submission. How all this looks on the wire is [`postgres`](crate::postgres)'s and [`mysql`](crate::mysql)'s affair.
+//! Checks what only a server sees: whom a request to stop may hit. What one connection sees is in
+//! [`session`](crate::session); how it looks on the wire is [`postgres`](crate::postgres)'s and
+//! [`mysql`](crate::mysql)'s affair.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
 use crate::dice::Dice;
 use crate::log::Log;
-
-/// Whose statement it is: what its number says to the server.
-///
-/// The lowest two bits of an owner's number are its kind; 0 is everybody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// Nobody: a statement of its own on a shared connection.
-    Shared,
-    /// A transaction's.
-    Transaction,
-    /// Part of a batch.
-    Batch,
-    /// A session's.
-    Session,
-}
-
-impl Owner {
-    /// The kind of an owner's number.
-    pub fn of(number: i64) -> Self {
-        match number & 3 {
-            1 => Self::Transaction,
-            2 => Self::Batch,
-            3 => Self::Session,
-            _ => Self::Shared,
-        }
-    }
-
-    /// The number of the owner `count` of this kind.
-    pub fn number(self, count: i64) -> i64 {
-        count * 4
-            + match self {
-                Self::Shared => return 0,
-                Self::Transaction => 1,
-                Self::Batch => 2,
-                Self::Session => 3,
-            }
-    }
-}
-
-/// What a statement is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Args {
-    /// Which statement it is: no two are alike.
-    pub id: i64,
-    /// Whose it is; see [`Owner`].
-    pub owner: i64,
-    /// How long the server works on it, in milliseconds.
-    pub work: i64,
-    /// Bytes of its answer; below zero the server refuses it.
-    pub size: i64,
-}
-
-/// A statement, as far as a server must know it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Text {
-    /// Gives its arguments back.
-    Echo {
-        /// Which text of the kind it is.
-        variant: i64,
-    },
-    /// Writes its id into the ledger.
-    Write {
-        /// Which text of the kind it is.
-        variant: i64,
-    },
-    /// Opens a transaction.
-    Begin,
-    /// Commits it.
-    Commit,
-    /// Undoes it.
-    Rollback,
-    /// Changes a setting of the session.
-    Mark(i64),
-    /// Takes all settings back.
-    Reset,
-    /// Switches the commit behind every statement.
-    Autocommit(bool),
-    /// Asks for the largest packet.
-    MaxPacket,
-    /// Nothing that matters here.
-    Other,
-}
-
-impl Text {
-    /// Reads a statement.
-    pub fn parse(text: &str) -> Self {
-        let text = text.trim();
-        let variant = || number_behind(text, "/* ");
-        if text.starts_with("SELECT echo(") {
-            Self::Echo { variant: variant() }
-        } else if text.starts_with("INSERT INTO ledger") {
-            Self::Write { variant: variant() }
-        } else if text.starts_with("SET marker") {
-            Self::Mark(number_behind(text, "= "))
-        } else if text.starts_with("SET autocommit") {
-            Self::Autocommit(number_behind(text, "= ") == 1)
-        } else if text.starts_with("SELECT @@max_allowed_packet") {
-            Self::MaxPacket
-        } else {
-            match text {
-                "BEGIN" => Self::Begin,
-                "COMMIT" => Self::Commit,
-                "ROLLBACK" => Self::Rollback,
-                "RESET ALL" | "DISCARD ALL" => Self::Reset,
-                _ => Self::Other,
-            }
-        }
-    }
-
-    /// The arguments that stand in the text itself.
-    pub fn args(text: &str) -> Option<Args> {
-        let (_, rest) = text.split_once('(')?;
-        let (inside, _) = rest.split_once(')')?;
-        let mut numbers = inside.split(',').map(|number| number.trim().parse().ok());
-        let mut next = || numbers.next().flatten();
-        Some(Args { id: next()?, owner: next()?, work: next()?, size: next()? })
-    }
-}
-
-fn number_behind(text: &str, mark: &str) -> i64 {
-    let digits = text.split(mark).nth(1).unwrap_or_default();
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    digits[..end].parse().unwrap_or(0)
-}
-
-/// What an answer must hold so that nobody takes it for another's.
-pub fn check(args: Args, variant: i64) -> i64 {
-    let mixed = (args.id as u64 ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    ((mixed >> 3) ^ (variant as u64) << 20 ^ args.owner as u64) as i64
-}
-
-/// The padding of an answer.
-pub fn padding(args: Args) -> String {
-    let letter = char::from(b'a' + (args.id % 26) as u8);
-    std::iter::repeat_n(letter, args.size.max(0) as usize).collect()
-}
+use crate::text::{Args, Owner};
 
 /// How ill-tempered a server is, in thousandths of all occasions.
 #[derive(Debug, Clone, Copy, Default)]
@@ -157,6 +25,17 @@ pub struct Temper {
     pub vanishes: u64,
     /// It waits for a while.
     pub pauses: u64,
+    /// A transaction's statement is in another's way.
+    pub conflicts: u64,
+    /// It says of one statement that it takes no writes, though it does.
+    pub reluctant: u64,
+}
+
+impl Temper {
+    /// It does its work, and nothing else.
+    pub fn is_even(self) -> bool {
+        self.refuses + self.dies + self.vanishes + self.pauses == 0
+    }
 }
 
 /// What it does at a message boundary.
@@ -191,13 +70,43 @@ struct State {
     begun: HashMap<i64, u32>,
     /// Of each owner, the statement that came last.
     latest: HashMap<i64, i64>,
+    /// For what the wide world alone throws.
+    wide: Dice,
+    /// The machines that take no writes.
+    read_only: [bool; NODES],
+    /// When the asker of each statement stops waiting.
+    deadlines: HashMap<i64, Instant>,
+    /// What each connection is at.
+    stages: HashMap<usize, Stage>,
+}
+
+/// Machines.
+pub const NODES: usize = 2;
+
+/// What a connection is at, for those who want it to stop.
+#[derive(Debug)]
+struct Stage {
+    node: usize,
+    /// The statement that it works on, and what stops it.
+    works: Option<(i64, oneshot::Sender<()>)>,
+    /// Requests to stop that have come and are not passed on.
+    wanted: u32,
 }
 
 impl Server {
     /// A server without any connection.
     pub fn new(log: &Arc<Log>, dice: Dice, temper: Temper) -> Arc<Self> {
-        let state =
-            State { dice, temper, ledger: HashMap::new(), begun: HashMap::new(), latest: HashMap::new() };
+        let state = State {
+            wide: dice.branch(),
+            dice,
+            temper,
+            ledger: HashMap::new(),
+            begun: HashMap::new(),
+            latest: HashMap::new(),
+            read_only: [false; NODES],
+            deadlines: HashMap::new(),
+            stages: HashMap::new(),
+        };
         Arc::new(Self { log: Arc::clone(log), state: Mutex::new(state) })
     }
 
@@ -208,7 +117,7 @@ impl Server {
     /// What it does now, on `connection`, before what `at` names.
     pub fn mood(&self, connection: usize, at: &'static str) -> Mood {
         let mut state = self.state();
-        let Temper { refuses, dies, vanishes, pauses } = state.temper;
+        let Temper { refuses, dies, vanishes, pauses, .. } = state.temper;
         let roll = state.dice.below(1000);
         let mood = if roll < refuses {
             Mood::Refuses(state.dice.below(1000))
@@ -225,6 +134,138 @@ impl Server {
         self.log.note(at, [connection as i64, i64::from(mood == Mood::Dies), 0]);
         self.log.remark(|| format!("connection {connection}: {mood:?} at {at}"));
         mood
+    }
+
+    /// Whether a transaction's statement is in another's way now.
+    pub fn conflicts(&self, args: Args) -> bool {
+        let mut state = self.state();
+        let share = state.temper.conflicts;
+        let conflicts = share > 0 && Owner::of(args.owner) == Owner::Transaction && state.wide.happens(share);
+        drop(state);
+        if conflicts {
+            self.log.note("conflict", [args.id, args.owner, 0]);
+        }
+        conflicts
+    }
+
+    /// Whether a machine refuses to write: as a whole, or for no reason this once.
+    pub fn refuses_to_write(&self, node: usize) -> bool {
+        let mut state = self.state();
+        let share = state.temper.reluctant;
+        let whole = state.read_only[node];
+        let refuses = whole || (share > 0 && state.wide.happens(share));
+        drop(state);
+        if refuses {
+            self.log.note("takes no writes", [node as i64, i64::from(whole), 0]);
+        }
+        refuses
+    }
+
+    /// Whether a machine takes no writes.
+    pub fn is_read_only(&self, node: usize) -> bool {
+        let read_only = self.state().read_only[node];
+        self.log.note("is asked whether it is read-only", [node as i64, i64::from(read_only), 0]);
+        read_only
+    }
+
+    /// A machine takes no writes from now on.
+    pub fn turn_read_only(&self, node: usize) {
+        self.state().read_only[node] = true;
+        self.log.note("turns read-only", [node as i64, 0, 0]);
+    }
+
+    /// Its asker waits for a statement until then.
+    pub fn awaited_until(&self, id: i64, deadline: Instant) {
+        self.state().deadlines.insert(id, deadline);
+    }
+
+    pub(crate) fn arrives(&self, connection: usize, node: usize) {
+        self.state().stages.insert(connection, Stage { node, works: None, wanted: 0 });
+    }
+
+    pub(crate) fn leaves(&self, connection: usize) {
+        self.state().stages.remove(&connection);
+    }
+
+    /// A connection begins with a statement; what is given back tells when it is to stop. While a request to stop is on
+    /// its way here, only a statement whose time is up may come: it could be hit.
+    pub(crate) fn begins(&self, connection: usize, id: i64) -> oneshot::Receiver<()> {
+        let (stop, stopped) = oneshot::channel();
+        let mut state = self.state();
+        let state = &mut *state;
+        let awaited = is_awaited(&state.deadlines, id);
+        if let Some(stage) = state.stages.get_mut(&connection) {
+            stage.works = Some((id, stop));
+            if stage.wanted > 0 && awaited {
+                self.log.violation(format!(
+                    "statement {id} came to connection {connection}, where a request to stop is on its way"
+                ));
+            }
+        }
+        stopped
+    }
+
+    /// A connection puts its session right: not while a request to stop is on its way, which could hit that.
+    pub(crate) fn resets(&self, connection: usize) {
+        if self.state().stages.get(&connection).is_some_and(|stage| stage.wanted > 0) {
+            self.log.violation(format!(
+                "connection {connection} is put right while a request to stop is on its way"
+            ));
+        }
+    }
+
+    pub(crate) fn ends(&self, connection: usize) {
+        if let Some(stage) = self.state().stages.get_mut(&connection) {
+            stage.works = None;
+        }
+    }
+
+    /// Somebody, at a machine, wants a connection's statement to stop.
+    pub fn wants_to_stop(&self, node: usize, connection: usize) {
+        self.log.note("is to stop", [connection as i64, node as i64, 0]);
+        if let Some(stage) = self.state().stages.get_mut(&connection) {
+            if stage.node == node {
+                stage.wanted += 1;
+            } else {
+                self.log.violation(format!("connection {connection} is not machine {node}'s to stop"));
+            }
+        }
+    }
+
+    /// It stops, if it is at anything. False when the connection is not there any more.
+    pub fn stops(&self, connection: usize) -> bool {
+        let mut locked = self.state();
+        let State { stages, deadlines, .. } = &mut *locked;
+        let Some(stage) = stages.get_mut(&connection) else { return false };
+        stage.wanted = stage.wanted.saturating_sub(1);
+        let Some((id, sender)) = stage.works.take() else {
+            self.log.note("stopped too late", [connection as i64, 0, 0]);
+            return true;
+        };
+        self.log.note("stops", [connection as i64, id, 0]);
+        if is_awaited(deadlines, id) {
+            self.log.violation(format!("statement {id} was stopped while its asker waited for it"));
+        }
+        let _ = sender.send(());
+        true
+    }
+
+    /// How long a request to stop takes to be passed on, in milliseconds.
+    pub fn dawdles(&self) -> u64 {
+        let mut state = self.state();
+        let most = state.wide.pick(&[1, 1, 4, 40]);
+        state.wide.below(most)
+    }
+
+    /// Begins with a statement of an owner, and gives back the one of the same owner that came before.
+    pub(crate) fn takes_down(&self, args: Args) -> i64 {
+        let mut state = self.state();
+        *state.begun.entry(args.id).or_default() += 1;
+        if args.owner == 0 { 0 } else { state.latest.insert(args.owner, args.id).unwrap_or(0) }
+    }
+
+    pub(crate) fn commits(&self, id: i64) {
+        *self.state().ledger.entry(id).or_default() += 1;
     }
 
     /// It is friendly from now on.
@@ -248,131 +289,56 @@ impl Server {
     }
 }
 
-/// One connection's session.
-#[derive(Debug)]
-pub struct Session {
-    server: Arc<Server>,
-    /// Which connection it is.
-    pub connection: usize,
-    /// A transaction is open.
-    pub open: bool,
-    /// Something in it failed, and it takes nothing more (PostgreSQL).
-    pub failed: bool,
-    /// Whose the transaction is, once somebody has used it.
-    owner: i64,
-    /// Written and not committed.
-    writes: Vec<i64>,
-    /// Whose settings are in force.
-    marker: i64,
+fn is_awaited(deadlines: &HashMap<i64, Instant>, id: i64) -> bool {
+    deadlines.get(&id).is_some_and(|deadline| *deadline > Instant::now())
 }
 
-impl Session {
-    /// A new session.
-    pub fn new(server: &Arc<Server>, connection: usize) -> Self {
-        server.log.note("session begins", [connection as i64, 0, 0]);
-        Self {
-            server: Arc::clone(server),
-            connection,
-            open: false,
-            failed: false,
-            owner: 0,
-            writes: Vec::new(),
-            marker: 0,
-        }
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::run::in_virtual_time;
+
+    /// What is found when `happens` at a server with a connection at a statement that is awaited for 100 ms.
+    fn found<F: Future<Output = ()>>(happens: impl FnOnce(Arc<Server>) -> F) -> Vec<String> {
+        let report = in_virtual_time(false, |log| async move {
+            let server = Server::new(&log, Dice::new(1, 1), Temper::default());
+            server.arrives(7, 0);
+            server.awaited_until(1, Instant::now() + Duration::from_millis(100));
+            let _stopped = server.begins(7, 1);
+            happens(server).await;
+            0
+        });
+        report.violations
     }
 
-    /// The server.
-    pub fn server(&self) -> &Arc<Server> {
-        &self.server
-    }
-
-    /// Checks that a statement may run here, and writes what it writes.
-    pub fn run(&mut self, text: Text, args: Args) {
-        let log = &self.server.log;
-        log.note("runs", [self.connection as i64, args.id, args.owner]);
-        let place = || format!("connection {}, statement {} of {}", self.connection, args.id, args.owner);
-        match Owner::of(args.owner) {
-            Owner::Shared if self.open => {
-                log.violation(format!("{}: in a transaction of {}", place(), self.owner));
-            }
-            Owner::Transaction if !self.open => {
-                log.violation(format!("{}: outside of its transaction", place()));
-            }
-            _ => {}
-        }
-        if self.open && self.owner != 0 && self.owner != args.owner {
-            log.violation(format!("{}: in the transaction of {}", place(), self.owner));
-        }
-        if self.marker != 0 && self.marker != args.owner {
-            log.violation(format!("{}: under the settings of {}", place(), self.marker));
-        }
-        if self.open {
-            self.owner = args.owner;
-        }
-        let mut state = self.server.state();
-        let state = &mut *state;
-        *state.begun.entry(args.id).or_default() += 1;
-        let before = if args.owner == 0 { 0 } else { state.latest.insert(args.owner, args.id).unwrap_or(0) };
-        // A batch of which nothing was kept may be run again.
-        if before > args.id && Owner::of(args.owner) != Owner::Batch {
-            log.violation(format!("{}: behind {before}, which was submitted later", place()));
-        }
-        if let Text::Write { .. } = text {
-            self.writes.push(args.id);
-        }
-    }
-
-    /// Opens a transaction.
-    pub fn begin(&mut self) {
-        self.open = true;
-        self.failed = false;
-        self.owner = 0;
-    }
-
-    /// Commits what was written, and ends the transaction.
-    pub fn commit(&mut self) {
-        let writes = std::mem::take(&mut self.writes);
-        for id in writes {
-            self.server.log.note("commits", [self.connection as i64, id, 0]);
-            *self.server.state().ledger.entry(id).or_default() += 1;
-        }
-        self.end();
-    }
-
-    /// Forgets what was written, and ends the transaction.
-    pub fn roll_back(&mut self) {
-        if self.open || !self.writes.is_empty() {
-            self.server.log.note("rolls back", [self.connection as i64, self.writes.len() as i64, 0]);
-        }
-        self.writes.clear();
-        self.end();
-    }
-
-    /// Whether there is something to commit.
-    pub fn writes_something(&self) -> bool {
-        !self.writes.is_empty()
-    }
-
-    /// Forgets the latest write.
-    pub fn undo(&mut self, id: i64) {
-        self.writes.retain(|written| *written != id);
-    }
-
-    /// Sets, or takes back, a setting.
-    pub fn mark(&mut self, marker: i64) {
-        self.server.log.note("settings", [self.connection as i64, marker, 0]);
-        self.marker = marker;
-    }
-
-    fn end(&mut self) {
-        self.open = false;
-        self.failed = false;
-        self.owner = 0;
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.server.log.note("session ends", [self.connection as i64, self.writes.len() as i64, 0]);
+    #[test]
+    fn who_is_stopped_by_right_and_by_mistake() {
+        let by_right = found(|server| async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            server.wants_to_stop(0, 7);
+            assert!(server.stops(7));
+            server.resets(7);
+        });
+        assert!(by_right.is_empty(), "{by_right:?}");
+        let early = found(|server| async move {
+            server.wants_to_stop(0, 7);
+            server.stops(7);
+        });
+        assert!(early.iter().any(|found| found.contains("while its asker waited")), "{early:?}");
+        let elsewhere = found(|server| async move { server.wants_to_stop(1, 7) });
+        assert!(elsewhere.iter().any(|found| found.contains("not machine 1's")), "{elsewhere:?}");
+        let followed = found(|server| async move {
+            server.wants_to_stop(0, 7);
+            server.awaited_until(2, Instant::now() + Duration::from_secs(1));
+            let _stopped = server.begins(7, 2);
+        });
+        assert!(followed.iter().any(|found| found.contains("is on its way")), "{followed:?}");
+        let reset = found(|server| async move {
+            server.wants_to_stop(0, 7);
+            server.resets(7);
+        });
+        assert!(reset.iter().any(|found| found.contains("is put right while")), "{reset:?}");
     }
 }

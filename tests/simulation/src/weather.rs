@@ -8,7 +8,7 @@ use crate::client::Database;
 use crate::dice::Dice;
 use crate::link::{Break, Direction, End, Fate, Grain, Link};
 use crate::log::Log;
-use crate::server::{Server, Temper};
+use crate::server::{NODES, Server, Temper};
 
 /// The pool's settings.
 #[derive(Debug, Clone)]
@@ -25,7 +25,17 @@ pub struct Settings {
     pub acquire_timeout: Duration,
     pub statement_cache: usize,
     pub max_lifetime: Duration,
+    pub stall_timeout: Duration,
+    pub lease_report_after: Duration,
+    pub hosts: &'static [&'static str],
+    /// A statement whose time is up is stopped.
+    pub cancels: bool,
 }
+
+/// The name that leads to whichever machine takes writes.
+const NAME: &[&str] = &["simulated"];
+/// A name for each machine.
+const NAMES: &[&str] = &["first", "second"];
 
 impl Settings {
     /// Large limits and long times.
@@ -42,6 +52,10 @@ impl Settings {
             acquire_timeout: Duration::from_secs(5),
             statement_cache: 64,
             max_lifetime: Duration::ZERO,
+            stall_timeout: Duration::from_secs(10),
+            lease_report_after: Duration::from_secs(30),
+            hosts: NAME,
+            cancels: false,
         }
     }
 
@@ -60,6 +74,108 @@ impl Settings {
             acquire_timeout: millis(dice, &[30, 300, 3000]),
             statement_cache: dice.pick(&[0, 1, 2, 64]),
             max_lifetime: millis(dice, &[0, 0, 1000]),
+            stall_timeout: Duration::from_secs(10),
+            lease_report_after: Duration::from_secs(30),
+            hosts: NAME,
+            cancels: false,
+        }
+    }
+
+    /// The same in the wide world.
+    #[must_use]
+    pub fn widened(self, features: Features, dice: &mut Dice) -> Self {
+        let millis = |dice: &mut Dice, choices: &[u64]| Duration::from_millis(dice.pick(choices));
+        Self {
+            stall_timeout: millis(dice, &[1, 100, 1000, 10_000]),
+            lease_report_after: millis(dice, &[0, 10, 100, 30_000]),
+            hosts: if features.failover == Failover::Host { NAMES } else { NAME },
+            cancels: features.cancels,
+            query_timeout: if features.fine { Duration::from_secs(8) } else { self.query_timeout },
+            ..self
+        }
+    }
+}
+
+/// Which world it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Queries, batches, transactions and sessions, on one server.
+    Plain,
+    /// All of that, and [`Features`].
+    Wide,
+}
+
+impl Scope {
+    /// `plain` or, if nothing else is said, `wide`.
+    pub fn named(name: Option<&str>) -> Self {
+        match name {
+            Some("plain") => Self::Plain,
+            None | Some("wide") => Self::Wide,
+            Some(other) => panic!("there is no world {other}"),
+        }
+    }
+}
+
+/// What a wide world does beside the plain one.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, of which any combination occurs")]
+pub struct Features {
+    /// Transactions have savepoints.
+    pub savepoints: bool,
+    /// Transactions are in each other's way, and are run again.
+    pub retries: bool,
+    /// Some statements are known to be slow.
+    pub classes: bool,
+    /// Some requests are large.
+    pub bulk: bool,
+    /// What nobody waits for any more is stopped.
+    pub cancels: bool,
+    /// Nothing is in the way of anything, and there is time for all of it.
+    pub fine: bool,
+    /// What becomes of the first machine.
+    pub failover: Failover,
+}
+
+/// What becomes of the first machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failover {
+    /// Nothing.
+    None,
+    /// It takes no writes any more, and its name leads to the other one.
+    Name,
+    /// It goes and comes back; clients know the names of both.
+    Host,
+}
+
+impl Features {
+    /// None of them.
+    pub const PLAIN: Self = Self {
+        savepoints: false,
+        retries: false,
+        classes: false,
+        bulk: false,
+        cancels: false,
+        fine: false,
+        failover: Failover::None,
+    };
+
+    /// Any; those that `WITHOUT=savepoints,retries,classes,bulk,cancels,failover` names are left out, and nothing else
+    /// is thrown differently.
+    pub fn any(dice: &mut Dice) -> Self {
+        let without = std::env::var("WITHOUT").unwrap_or_default();
+        let may = |name: &str| !without.split(',').any(|without| without == name);
+        let failover = dice.pick(&[Failover::None, Failover::None, Failover::Name, Failover::Host]);
+        let fine = dice.happens(120);
+        let failover = if may("failover") && !fine { failover } else { Failover::None };
+        Self {
+            savepoints: dice.happens(700) && may("savepoints"),
+            retries: dice.happens(600) && may("retries"),
+            classes: dice.happens(500) && may("classes"),
+            bulk: dice.happens(300) && may("bulk"),
+            // A name that leads elsewhere is no place to have something stopped.
+            cancels: dice.happens(800) && may("cancels") && failover != Failover::Name,
+            fine,
+            failover,
         }
     }
 }
@@ -99,6 +215,11 @@ impl Weather {
         }
     }
 
+    /// Nothing breaks, and nothing takes long.
+    pub fn is_fine(self) -> bool {
+        self.latency <= 1 && self.room > 1024 && self.breaks == 0 && self.refuses == 0
+    }
+
     fn fate(self, dice: &mut Dice) -> Fate {
         let grain = self.grain.unwrap_or_else(|| dice.pick(&[Grain::Whole, Grain::Any, Grain::Single]));
         let breaks = dice.happens(self.breaks).then(|| {
@@ -123,11 +244,25 @@ pub fn any_temper(dice: &mut Dice) -> Temper {
     if dice.happens(300) {
         return Temper::default();
     }
+    plain_temper(dice)
+}
+
+/// The same in the wide world.
+pub fn widened_temper(temper: Temper, features: Features, dice: &mut Dice) -> Temper {
+    Temper {
+        conflicts: if features.retries { dice.pick(&[30, 200]) } else { 0 },
+        reluctant: if features.failover == Failover::Name { dice.pick(&[0, 20]) } else { 0 },
+        ..temper
+    }
+}
+
+fn plain_temper(dice: &mut Dice) -> Temper {
     Temper {
         refuses: dice.pick(&[0, 10, 60]),
         dies: dice.pick(&[0, 0, 5, 20]),
         vanishes: dice.pick(&[0, 0, 5, 20]),
         pauses: dice.pick(&[0, 5, 30]),
+        ..Temper::default()
     }
 }
 
@@ -144,7 +279,12 @@ pub struct Network {
 struct State {
     weather: Weather,
     dice: Dice,
-    links: Vec<Arc<Link>>,
+    /// With the machines that they lead to.
+    links: Vec<(usize, Arc<Link>)>,
+    /// Machines that are away.
+    away: [bool; NODES],
+    /// Where the name of whichever machine takes writes leads to.
+    leads_to: usize,
     /// What happens to connections, if that is told one by one.
     fates: Vec<Fate>,
 }
@@ -152,7 +292,14 @@ struct State {
 impl Network {
     /// A network without any connection.
     pub fn new(server: &Arc<Server>, seed: u64, weather: Weather) -> Arc<Self> {
-        let state = State { weather, dice: Dice::new(seed, 3), links: Vec::new(), fates: Vec::new() };
+        let state = State {
+            weather,
+            dice: Dice::new(seed, 3),
+            links: Vec::new(),
+            away: [false; NODES],
+            leads_to: 0,
+            fates: Vec::new(),
+        };
         Arc::new(Self {
             server: Arc::clone(server),
             log: Arc::clone(server.log()),
@@ -175,7 +322,12 @@ impl Network {
     /// # Errors
     ///
     /// When it is refused.
-    pub async fn connect<D: Database>(&self) -> io::Result<End> {
+    pub async fn connect<D: Database>(&self, host: &str) -> io::Result<End> {
+        let node = match host {
+            "first" => 0,
+            "second" => 1,
+            _ => self.state().leads_to,
+        };
         let (refused, wait) = {
             let mut state = self.state();
             let weather = state.weather;
@@ -197,7 +349,7 @@ impl Network {
         if wait > 0 {
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
-        if refused {
+        if refused || self.state().away[node] {
             self.log.note("connection refused", [0; 3]);
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -210,11 +362,30 @@ impl Network {
             let dice = Dice::new(self.seed, 1000 + number as u64);
             let (link, client, server) = Link::new(number, fate, dice, &self.log);
             self.log.remark(|| format!("connection {number}: {fate:?}"));
-            state.links.push(link);
+            state.links.push((node, link));
             (number, server, client)
         };
-        tokio::spawn(D::serve(server_end, Arc::clone(&self.server), number));
+        tokio::spawn(D::serve(server_end, Arc::clone(&self.server), number, node));
         Ok(client_end)
+    }
+
+    /// The name leads to another machine from now on.
+    pub fn lead_to(&self, node: usize) {
+        self.log.note("name leads to", [node as i64, 0, 0]);
+        self.state().leads_to = node;
+    }
+
+    /// A machine goes, with all its connections, or comes back.
+    pub fn set_away(&self, node: usize, away: bool) {
+        self.log.note(if away { "machine goes" } else { "machine is back" }, [node as i64, 0, 0]);
+        let links = {
+            let mut state = self.state();
+            state.away[node] = away;
+            state.links.clone()
+        };
+        for (_, link) in links.iter().filter(|(there, _)| away && *there == node) {
+            link.reset();
+        }
     }
 
     /// The weather is fine from now on.
@@ -223,15 +394,16 @@ impl Network {
             let mut state = self.state();
             state.weather = Weather::CALM;
             state.fates.clear();
+            state.away = [false; NODES];
             state.links.clone()
         };
-        for link in links {
+        for (_, link) in links {
             link.heal();
         }
     }
 
     /// Bytes sent up and down on each connection.
     pub fn sent(&self) -> Vec<(usize, usize)> {
-        self.state().links.iter().map(|link| link.sent()).collect()
+        self.state().links.iter().map(|(_, link)| link.sent()).collect()
     }
 }

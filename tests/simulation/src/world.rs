@@ -9,15 +9,20 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::account::{Account, End};
+use crate::account::Account;
 use crate::client::{Ask, Database, Failure, Told, VARIANTS};
 use crate::dice::Dice;
 use crate::log::Log;
-use crate::server::{Args, Owner};
-use crate::weather::Settings;
+use crate::server::Server;
+use crate::text::{Args, BULKY, Owner};
+use crate::watch::Holders;
+use crate::weather::{Features, Settings};
 
 /// How long behind a deadline its caller may be told: the coarse timers of the engine, and rounding.
 const SLACK: Duration = Duration::from_millis(25);
+
+/// KiB of the largest argument.
+pub const LARGEST: usize = 5;
 
 /// What the tasks of a run share.
 pub struct World<D: Database> {
@@ -25,8 +30,14 @@ pub struct World<D: Database> {
     pub pool: D::Pool,
     /// Its settings.
     pub settings: Settings,
+    /// What the world has beside the plain one.
+    pub features: Features,
     /// What callers were told.
     pub account: Arc<Account>,
+    /// The server, to be told who waits for what.
+    pub server: Arc<Server>,
+    /// Who holds leases.
+    pub holders: Arc<Holders>,
     /// Where everything is noted.
     pub log: Arc<Log>,
 }
@@ -36,7 +47,10 @@ impl<D: Database> Clone for World<D> {
         Self {
             pool: self.pool.clone(),
             settings: self.settings.clone(),
+            features: self.features,
             account: Arc::clone(&self.account),
+            server: Arc::clone(&self.server),
+            holders: Arc::clone(&self.holders),
             log: Arc::clone(&self.log),
         }
     }
@@ -44,7 +58,7 @@ impl<D: Database> Clone for World<D> {
 
 /// When a future is dropped.
 #[derive(Debug, Clone, Copy)]
-enum Patience {
+pub enum Patience {
     /// When it is over.
     Endless,
     /// After so many polls.
@@ -59,6 +73,8 @@ impl<D: Database> World<D> {
         for _ in 0..things {
             self.check_limits();
             match dice.below(100) {
+                // More of what is tested here than of what the plain world has tested.
+                0..25 if self.features.retries => self.retried(&mut dice).await,
                 0..30 => drop(self.call(&mut dice).await),
                 30..55 => self.burst(&mut dice).await,
                 55..75 => self.transaction(&mut dice).await,
@@ -71,23 +87,7 @@ impl<D: Database> World<D> {
         }
     }
 
-    /// What the pool tells of itself lies within its limits.
-    fn check_limits(&self) {
-        let stats = D::stats(&self.pool);
-        let Settings { connections, max_in_flight, answer_budget, .. } = self.settings;
-        let most = connections * max_in_flight;
-        let leases = if connections > 2 { connections - 2 } else { connections - 1 };
-        // Statements on leases have limits of their own.
-        if stats.pipes.iter().any(|pipe| pipe.in_flight > max_in_flight)
-            || stats.waiting > most
-            || stats.leased > leases
-            || stats.answer_bytes > answer_budget
-        {
-            self.log.violation(format!("over its limits: {stats:?}"));
-        }
-    }
-
-    fn ask(&self, dice: &mut Dice, owner: i64) -> Ask {
+    pub(crate) fn ask(&self, dice: &mut Dice, owner: i64) -> Ask {
         let size = match dice.below(20) {
             0 => -1,
             1 => dice.below(3000) as i64,
@@ -100,16 +100,33 @@ impl<D: Database> World<D> {
         };
         let id = self.account.number();
         let writes = dice.happens(500);
-        Ask {
+        let ask = Ask {
             args: Args { id, owner, work, size: if writes { size.min(0) } else { size } },
             variant: dice.below(VARIANTS as u64) as i64,
             writes,
             timeout: (owner == 0 && dice.happens(200)).then(|| Duration::from_millis(1 + dice.below(100))),
             idempotent: !writes && dice.happens(300),
-        }
+            bulk: 0,
+        };
+        self.widen(ask, dice)
     }
 
-    fn patience(dice: &mut Dice) -> Patience {
+    /// What the wide world makes of a statement.
+    fn widen(&self, mut ask: Ask, dice: &mut Dice) -> Ask {
+        if self.features.classes {
+            // The same texts are slow every time, and the others are quick, so that each is known for what it is.
+            let slow = ask.variant >= VARIANTS - 2;
+            ask.args.work = if slow { 6 + dice.below(60) as i64 } else { 0 };
+        }
+        // A batch is one request, however many statements it has: these stay small.
+        if self.features.bulk && Owner::of(ask.args.owner) != Owner::Batch && dice.happens(600) {
+            ask.bulk = 1 + dice.below(LARGEST as u64) as usize;
+            ask.variant = BULKY + i64::from(ask.args.work > 0);
+        }
+        ask
+    }
+
+    pub(crate) fn patience(dice: &mut Dice) -> Patience {
         match dice.below(10) {
             0 => Patience::Polls(dice.below(8)),
             1 => Patience::Time(dice.below(60)),
@@ -118,18 +135,34 @@ impl<D: Database> World<D> {
     }
 
     /// Runs a call as long as the patience lasts, and takes down how it ended.
-    async fn account_for(&self, ask: Ask, patience: Patience, call: impl Future<Output = Told>) -> bool {
+    pub(crate) async fn account_for(
+        &self,
+        ask: Ask,
+        patience: Patience,
+        call: impl Future<Output = Told>,
+    ) -> bool {
+        matches!(self.told_of(ask, patience, call).await, Some(Ok(true)))
+    }
+
+    /// The same, and gives back what was told; `None` when the future was dropped.
+    pub(crate) async fn told_of(
+        &self,
+        ask: Ask,
+        patience: Patience,
+        call: impl Future<Output = Told>,
+    ) -> Option<Told> {
         let limit = ask.timeout.unwrap_or(self.settings.query_timeout);
         self.log.note("asks", [ask.args.id, ask.args.owner, ask.args.work]);
         let polled = !matches!(patience, Patience::Polls(0));
+        self.server.awaited_until(ask.args.id, Instant::now() + limit);
         let told = self.within(limit, patience, call).await;
-        let fine = matches!(told, Some(Ok(true)));
-        self.account.told(ask, polled, told);
-        fine
+        self.account.told(ask, polled, told.clone());
+        self.check_limits();
+        told
     }
 
     /// Drops the future when the patience is at its end, and checks that it ends in time.
-    async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         limit: Duration,
         patience: Patience,
@@ -152,9 +185,16 @@ impl<D: Database> World<D> {
         output
     }
 
-    async fn call(&self, dice: &mut Dice) -> bool {
+    pub(crate) async fn call(&self, dice: &mut Dice) -> bool {
         let ask = self.ask(dice, 0);
         self.account_for(ask, Self::patience(dice), D::on_pool(&self.pool, ask)).await
+    }
+
+    /// A plain write on the pool.
+    pub(crate) async fn write(&self) -> bool {
+        let args = Args { id: self.account.number(), owner: 0, work: 0, size: 0 };
+        let ask = Ask { args, variant: 0, writes: true, timeout: None, idempotent: false, bulk: 0 };
+        self.account_for(ask, Patience::Endless, D::on_pool(&self.pool, ask)).await
     }
 
     async fn burst(&self, dice: &mut Dice) {
@@ -168,52 +208,10 @@ impl<D: Database> World<D> {
         join_all(calls).await;
     }
 
-    async fn transaction(&self, dice: &mut Dice) {
-        let owner = Owner::Transaction.number(self.account.number());
-        let limit = self.settings.acquire_timeout;
-        let begun = self.within(limit, Self::patience(dice), D::begin(&self.pool)).await;
-        let transaction = match begun {
-            Some(Ok(transaction)) => transaction,
-            Some(Err(failure)) => return self.account.look_at("begin", &failure),
-            None => return,
-        };
-        self.log.note("begins", [owner, 0, 0]);
-        for _ in 0..dice.below(3) {
-            let calls: Vec<_> = (0..=dice.below(3))
-                .map(|_| {
-                    let ask = self.ask(dice, owner);
-                    self.account_for(ask, Self::patience(dice), D::in_transaction(&transaction, ask))
-                })
-                .collect();
-            join_all(calls).await;
-        }
-        if dice.happens(200) {
-            // Somebody who holds a transaction uses the pool.
-            self.call(dice).await;
-        }
-        let limit = self.settings.query_timeout;
-        match dice.below(10) {
-            0 => {
-                drop(transaction);
-                self.account.ended(owner, End::Dropped(false));
-            }
-            1 => {
-                let result = self.within(limit, Self::patience(dice), D::roll_back(transaction)).await;
-                if let Some(Err(failure)) = &result {
-                    self.account.look_at("rollback", failure);
-                }
-                self.account.ended(owner, End::Dropped(false));
-            }
-            _ => {
-                let result = self.within(limit, Self::patience(dice), D::commit(transaction)).await;
-                self.account.concluded(owner, result);
-            }
-        }
-    }
-
     async fn session(&self, dice: &mut Dice) {
         let owner = Owner::Session.number(self.account.number());
         let limit = self.settings.acquire_timeout;
+        let _holding = self.holders.holds();
         let taken = self.within(limit, Self::patience(dice), D::session(&self.pool)).await;
         let session = match taken {
             Some(Ok(session)) => session,
@@ -243,7 +241,13 @@ impl<D: Database> World<D> {
         let owner = Owner::Batch.number(self.account.number());
         let asks: Vec<Ask> = (0..=dice.below(4)).map(|_| self.ask(dice, owner)).collect();
         let limit = self.settings.query_timeout;
+        // On some databases it runs on a lease, up to three times again, each on its own.
+        let holding = self.holders.holds_up_to(4);
+        for ask in &asks {
+            self.server.awaited_until(ask.args.id, Instant::now() + limit);
+        }
         let result = self.within(limit, Self::patience(dice), D::batch(&self.pool, &asks)).await;
+        drop(holding);
         for ask in &asks {
             // All of them or none.
             let told = result.as_ref().map(|result| result.clone().map(|()| true));
@@ -260,6 +264,7 @@ impl<D: Database> World<D> {
     }
 
     async fn give_up_a_lease(&self, dice: &mut Dice) {
+        let _holding = self.holders.holds();
         let polls = Patience::Polls(dice.below(6));
         let limit = self.settings.acquire_timeout;
         if dice.happens(500) {
@@ -269,7 +274,7 @@ impl<D: Database> World<D> {
         }
     }
 
-    fn look_at(&self, what: &str, result: Option<Result<(), Failure>>) {
+    pub(crate) fn look_at(&self, what: &str, result: Option<Result<(), Failure>>) {
         if let Some(Err(failure)) = result {
             self.account.look_at(what, &failure);
         }

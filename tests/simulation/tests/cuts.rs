@@ -9,8 +9,9 @@ use simulation::dice::Dice;
 use simulation::link::{Break, Direction, Fate};
 use simulation::log::Log;
 use simulation::run::{Report, heal, in_virtual_time, no_task_is_left, rest, run_all};
-use simulation::server::{Args, Owner, Server, Temper};
-use simulation::weather::{Network, Settings, Weather};
+use simulation::server::{Server, Temper};
+use simulation::text::{Args, Owner};
+use simulation::weather::{Features, Network, Settings, Weather};
 use simulation::world::World;
 
 const WAYS: [Break; 5] = [Break::Reset, Break::LateReset, Break::End, Break::Stall(700), Break::Swallow];
@@ -23,14 +24,22 @@ async fn dialogue<D: Database>(fate: Fate, log: Arc<Log>, sent: &mut Vec<(usize,
     let account = Account::new(&log);
     let settings = Settings { query_timeout: Duration::from_millis(400), ..Settings::roomy(1) };
     let pool = D::start(&network, &settings);
-    let world =
-        World::<D> { pool: pool.clone(), settings, account: Arc::clone(&account), log: Arc::clone(&log) };
+    let world = World::<D> {
+        pool: pool.clone(),
+        settings,
+        features: Features::PLAIN,
+        account: Arc::clone(&account),
+        server: Arc::clone(&server),
+        holders: Arc::default(),
+        log: Arc::clone(&log),
+    };
     let ask = |owner: i64, writes: bool, variant: i64| Ask {
         args: Args { id: account.number(), owner, work: 0, size: if writes { 0 } else { 40 } },
         variant,
         writes,
         timeout: None,
         idempotent: false,
+        bulk: 0,
     };
 
     let read = ask(0, false, 1);

@@ -2,9 +2,14 @@
 
 use simulation::client::{MySql, Postgres};
 use simulation::run::{Report, run, run_all};
+use simulation::weather::Scope;
+
+fn scope() -> Scope {
+    Scope::named(std::env::var("WORLD").ok().as_deref())
+}
 
 fn both(seed: u64) -> Vec<(&'static str, Report)> {
-    vec![("postgres", run::<Postgres>(seed, false)), ("mysql", run::<MySql>(seed, false))]
+    vec![("postgres", run::<Postgres>(scope(), seed, false)), ("mysql", run::<MySql>(scope(), seed, false))]
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -15,7 +20,7 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn every_seed_keeps_the_rules() {
     if let Some(seed) = number("SEED") {
-        for report in [run::<Postgres>(seed, true), run::<MySql>(seed, true)] {
+        for report in [run::<Postgres>(scope(), seed, true), run::<MySql>(scope(), seed, true)] {
             println!("{report:#?}");
             assert!(report.violations.is_empty(), "seed {seed} breaks rules");
         }
