@@ -165,6 +165,18 @@ impl Chaos {
         self.until_server_answers().await
     }
 
+    /// For a third of the events the network is bad besides.
+    pub(super) fn worse_network(&mut self, event: Event) -> bool {
+        let networks = [SlowNetwork, BreakingNetwork, SilentNetwork, BadLogins];
+        let worse = !networks.contains(&event) && self.random.below(3) == 0;
+        if worse {
+            let network = networks[self.random.below(networks.len() as u64) as usize];
+            let rules = self.network(network);
+            self.proxy.set(Faults { seed: self.random.below(u64::MAX), rules });
+        }
+        worse
+    }
+
     fn network(&mut self, event: Event) -> Vec<Rule> {
         let ms = Duration::from_millis;
         let both = |reaction, one_in| {

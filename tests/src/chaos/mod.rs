@@ -20,8 +20,8 @@ pub use report::Report;
 use super::dialect::ECHO_LONG;
 use super::oracle::{Oracle, Transfers};
 use super::{
-    Config, Error, ErrorKind, Outcome, PipeState, Pool, all_shared, at, called, connections, disturb, idle,
-    in_transaction, is_free, prepared,
+    Config, Error, ErrorKind, Outcome, PipeState, Pool, PoolBuilder, all_shared, at, called, connections,
+    disturb, idle, in_transaction, is_free, prepared,
 };
 use crate::proxy::{Faults, Proxy};
 use crate::{Random, eventually};
@@ -36,7 +36,38 @@ const ACQUIRE: Duration = Duration::from_secs(3);
 const CALL: Duration = Duration::from_secs(60);
 /// How long the pool may take to be whole again once the server can be used.
 const WHOLE: Duration = Duration::from_secs(20);
-const CONNECTIONS: usize = 8;
+/// The seed with which the pool is as it comes.
+const USUAL: u64 = 1;
+
+/// How the pool is set up; a seed picks from what makes a difference.
+#[derive(Debug, Clone, Copy)]
+struct Setup {
+    connections: usize,
+    max_in_flight: usize,
+    statement_cache: usize,
+    max_lifetime: Duration,
+}
+
+impl Setup {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x5e_70);
+        let mut pick = |choices: [usize; 4]| match seed {
+            USUAL => choices[0],
+            _ => choices[random.below(4) as usize],
+        };
+        Self {
+            connections: pick([8, 8, 3, 2]),
+            max_in_flight: pick([256, 256, 5, 1]),
+            statement_cache: pick([256, 256, 3, 0]),
+            max_lifetime: Duration::from_secs(pick([1_800, 1_800, 5, 2]) as u64),
+        }
+    }
+
+    fn apply(self, builder: PoolBuilder) -> PoolBuilder {
+        let builder = builder.connections(self.connections).max_in_flight(self.max_in_flight);
+        builder.statement_cache(self.statement_cache).max_lifetime(self.max_lifetime)
+    }
+}
 
 /// A run under way.
 struct Chaos {
@@ -50,6 +81,7 @@ struct Chaos {
     proxy: Proxy,
     attempts: Arc<AtomicU64>,
     load: Arc<Load>,
+    setup: Setup,
     report: Report,
 }
 
@@ -61,7 +93,7 @@ pub async fn run(kind: Kind, seed: u64, time: Duration) -> Report {
     let (mut chaos, other) = Chaos::start(server, seed).await;
     let workers = chaos.load.start(seed);
     chaos.go_on_for(time).await;
-    let Chaos { admin, user, proxy, load, mut report, .. } = chaos;
+    let Chaos { admin, user, proxy, load, setup, mut report, .. } = chaos;
     proxy.heal();
     load.oracle.stop();
     for worker in workers {
@@ -73,7 +105,7 @@ pub async fn run(kind: Kind, seed: u64, time: Duration) -> Report {
     }
     report.leaks = load.leaks();
     report.panics = load.panics.load(Ordering::Relaxed);
-    look_for_leaks(&load.pool, &other, &user, &mut report).await;
+    look_for_leaks(&load.pool, &other, &user, setup, &mut report).await;
     report.moved = load.transfers.told_done();
     let (sum, wanted, wrong) = load.transfers.settle(&other).await;
     report.money = (sum, wanted);
@@ -107,7 +139,8 @@ impl Chaos {
             counting.fetch_add(1, Ordering::Relaxed);
             TcpStream::connect((host, port))
         });
-        let builder = Pool::builder(config).connections(CONNECTIONS).query_timeout(QUERY);
+        let setup = Setup::new(seed);
+        let builder = setup.apply(Pool::builder(config)).query_timeout(QUERY);
         let builder = builder.acquire_timeout(ACQUIRE).connect_timeout(Duration::from_secs(2));
         let builder = builder.stall_timeout(Duration::from_millis(500));
         let pool = builder.connect().await.expect("a pool");
@@ -115,7 +148,8 @@ impl Chaos {
         let chaos = Self {
             random: Random::new(seed),
             process: server.pid(),
-            report: Report::new(seed, server.description()),
+            report: Report::new(seed, server.description(), format!("{setup:?}")),
+            setup,
             server,
             admin,
             user,
@@ -141,12 +175,18 @@ impl Chaos {
             }
             let event = deck.pop().expect("there are events");
             self.load.oracle.excuse_silence(event.is_outage());
+            let worse = self.worse_network(event);
             let usable = self.happen(event).await;
+            if worse {
+                self.proxy.heal();
+                *self.report.events.entry("on a bad network".to_owned()).or_default() += 1;
+            }
             self.load.oracle.excuse_silence(false);
             *self.report.events.entry(format!("{event:?}")).or_default() += 1;
             let answered = self.load.oracle.counts().answered;
             self.recover(event, usable).await;
-            println!("{:6.1?} {event:?}, {answered} answered", began.elapsed());
+            let network = if worse { " on a bad network" } else { "" };
+            println!("{:6.1?} {event:?}{network}, {answered} answered", began.elapsed());
         }
         self.report.time = began.elapsed();
     }
@@ -182,12 +222,12 @@ fn may_happen(error: &Error) -> bool {
 }
 
 /// What is left when everybody has stopped, in the pool and on the server.
-async fn look_for_leaks(pool: &Pool, other: &Pool, user: &str, report: &mut Report) {
+async fn look_for_leaks(pool: &Pool, other: &Pool, user: &str, setup: Setup, report: &mut Report) {
     idle(pool).await;
     all_shared(pool).await;
     eventually("no transaction is left open", || async { in_transaction(other, user).await == 0 }).await;
     eventually("the server has the pool's connections and no others", || async {
-        connections(other, user).await == CONNECTIONS as i64
+        connections(other, user).await == setup.connections as i64
     })
     .await;
     for key in load::locks() {
@@ -195,10 +235,11 @@ async fn look_for_leaks(pool: &Pool, other: &Pool, user: &str, report: &mut Repo
             report.leaks.push(format!("lock {key} is held"));
         }
     }
-    for _ in 0..8 * CONNECTIONS {
+    for _ in 0..8 * setup.connections {
         let prepared = prepared(pool).await;
         report.prepared = report.prepared.max(prepared);
-        if prepared > 257 {
+        // What was evicted is closed with the next request at the latest.
+        if prepared > setup.statement_cache as i64 + 1 {
             report.leaks.push(format!("{prepared} statements are prepared on a connection"));
         }
     }

@@ -13,6 +13,8 @@ pub struct Report {
     pub seed: u64,
     /// Which server it was.
     pub server: String,
+    /// How its pool was set up.
+    pub setup: String,
     /// How long it went on.
     pub time: Duration,
     /// What happened, and how often.
@@ -40,8 +42,8 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(seed: u64, server: String) -> Self {
-        Self { seed, server, ..Self::default() }
+    pub(super) fn new(seed: u64, server: String, setup: String) -> Self {
+        Self { seed, server, setup, ..Self::default() }
     }
 
     /// Fails if anything was not as it must be.
@@ -85,6 +87,7 @@ impl fmt::Display for Report {
             .iter()
             .fold((0, Duration::ZERO), |(n, t), (attempts, time)| (n + attempts, t + *time));
         writeln!(f, "chaos, seed {seed}, {:.0} s, {server}", time.as_secs_f64())?;
+        writeln!(f, "  pool         {}", self.setup)?;
         writeln!(f, "  happened     {}", happened.join(", "))?;
         writeln!(
             f,

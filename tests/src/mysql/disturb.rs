@@ -32,8 +32,9 @@ pub fn cancel(number: i64) -> String {
     format!("KILL QUERY {number}")
 }
 
-/// The server takes no writes any more.
-pub const READ_ONLY: &[&str] = &["SET GLOBAL super_read_only = ON"];
+/// The server takes no writes any more. It waits for statements under way, and new ones wait for it: those that wait for
+/// the rows of a transaction whose next statement waits too would keep it for long.
+pub const READ_ONLY: &[&str] = &["SET SESSION lock_wait_timeout = 2", "SET GLOBAL super_read_only = ON"];
 /// It takes them again.
 pub const WRITABLE: &[&str] = &["SET GLOBAL super_read_only = OFF", "SET GLOBAL read_only = OFF"];
 
