@@ -122,6 +122,10 @@
 //! A pool works on the tokio runtime that it was connected on and may be called from others. An application with one
 //! runtime per core gives each its own pool of at least four connections.
 //!
+//! A pool belongs to its process. After `fork`, calls of the child's copy fail at once (`Closed`, `NotSent`) and the
+//! parent's go on; the child connects a pool of its own, and must not drop the parent's runtime, which would wait for
+//! threads that the child does not have.
+//!
 //! # Features
 //!
 //! `derive` (default): `#[derive(FromRow)]`. `deadpool`: a manager for classical checkout pools.
@@ -165,7 +169,9 @@ pub use error::{DatabaseError, Error, ErrorKind, Outcome, Phase};
 pub use params::Params;
 #[cfg(feature = "derive")]
 pub use pipeline_derive::MysqlFromRow as FromRow;
-pub use pool::{LeaseStats, PipeState, PipeStats, Pool, PoolBuilder, PoolStats, PoolView};
+pub use pool::{
+    Histogram, LeaseStats, Losses, PipeState, PipeStats, Pool, PoolBuilder, PoolStats, PoolView, Work,
+};
 pub use row::{FromRow, Row, RowIndex};
 pub use session::Session;
 pub use statement::{IntoStatement, Statement};

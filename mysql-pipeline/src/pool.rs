@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use wire_pipeline::stats::{LeaseStats, PipeState, PipeStats, PoolStats};
+pub use wire_pipeline::stats::{Histogram, LeaseStats, Losses, PipeState, PipeStats, PoolStats, Work};
 
 use crate::batch::Batch;
 use crate::caller::{CallOptions, Caller, Knowledge, Lane, Leased, Takes};

@@ -13,6 +13,7 @@ mod postgres {
     mod lost_connections;
     mod outcomes;
     mod recovery;
+    mod statistics;
 }
 
 #[path = "topics"]
@@ -27,4 +28,5 @@ mod mysql {
     mod lost_connections_of_mysql;
     mod outcomes;
     mod recovery;
+    mod statistics;
 }

@@ -26,6 +26,15 @@ pub(crate) fn runtime_gone<S: ServerError>() -> Error<S> {
     )
 }
 
+pub(crate) fn forked<S: ServerError>() -> Error<S> {
+    Error::new(
+        ErrorKind::Closed,
+        Outcome::NotSent,
+        "the pool was connected before this process was forked, and belongs to the other one; connect a pool after the \
+         fork",
+    )
+}
+
 pub(crate) fn server_closed<S: ServerError>() -> Error<S> {
     Error::new(ErrorKind::Io, Outcome::Unknown, "the connection was closed by the server")
 }

@@ -48,6 +48,7 @@ impl<D: Driver> Lease<D> {
         request: RequestOf<D>,
         deadline: Instant,
     ) -> Result<impl Future<Output = Result<AnswerOf<D>, Fault<D>>> + Send + use<D>, Fault<D>> {
+        self.shared.check_process()?;
         let since = Instant::now();
         let pass = match self.gate.try_enter(request.bytes()) {
             Some(pass) => pass,

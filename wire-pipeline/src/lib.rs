@@ -31,6 +31,7 @@ pub mod wire;
 mod client;
 mod entry;
 mod faults;
+mod fork;
 mod gate;
 mod jitter;
 #[cfg(test)]

@@ -157,8 +157,22 @@ pub trait Wire: Send + Sized + 'static {
     /// Writes the protocol's farewell.
     fn goodbye(&mut self, out: &mut Out);
 
+    /// What is prepared on the connection, and how much of it had to make room since this was asked last.
+    fn statements(&mut self) -> Statements {
+        Statements::default()
+    }
+
     /// The reason that the server gave for ending the connection, if it gave one.
     fn last_words(&self) -> Option<Arc<Self::Server>>;
+}
+
+/// The prepared statements of a connection; see [`Wire::statements`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statements {
+    /// How many there are.
+    pub cached: usize,
+    /// How many had to make room for others, since this was asked last.
+    pub evicted: u64,
 }
 
 /// What makes connections.

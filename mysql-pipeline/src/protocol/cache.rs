@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use wire_pipeline::statement::PreparedSet;
-use wire_pipeline::wire::ParkKey;
+use wire_pipeline::wire::{ParkKey, Statements};
 
 use super::response::{Prepared, StatementId};
 use crate::statement::Learned;
@@ -97,6 +97,11 @@ impl Cache {
     pub(crate) fn clear(&mut self) {
         self.statements.clear();
         self.to_close.clear();
+    }
+
+    /// How many there are, and how many had to make room.
+    pub(crate) fn count(&mut self) -> Statements {
+        self.statements.count()
     }
 
     /// The ids to close with the next command.

@@ -35,7 +35,7 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use wire_pipeline::answer::{Budget, Collector};
 use wire_pipeline::buffer::{Out, ReadBuffer};
-use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, Wire};
+use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, Statements, Wire};
 
 pub(crate) use pending::Pending;
 use pending::{Command, Kind, Row, State, Step};
@@ -511,6 +511,10 @@ impl Wire for MySqlWire {
 
     fn goodbye(&mut self, out: &mut Out) {
         command::quit(out);
+    }
+
+    fn statements(&mut self) -> Statements {
+        self.cache.count()
     }
 
     fn last_words(&self) -> Option<Arc<DatabaseError>> {

@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use wire_pipeline::statement::PreparedSet;
+use wire_pipeline::wire::Statements;
 
 use super::messages::Description;
 use crate::statement::Learned;
@@ -105,6 +106,11 @@ impl Cache {
     /// Names whose Close was not executed.
     pub(crate) fn close_again(&mut self, ids: &[StatementId]) {
         self.to_close.extend_from_slice(ids);
+    }
+
+    /// How many there are, and how many had to make room.
+    pub(crate) fn count(&mut self) -> Statements {
+        self.statements.count()
     }
 
     /// The names to close with the next request.

@@ -26,7 +26,7 @@ use postgres_types::Type;
 use smallvec::SmallVec;
 use wire_pipeline::answer::Budget;
 use wire_pipeline::buffer::{Out, ReadBuffer};
-use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, Wire};
+use wire_pipeline::wire::{Condition, Framed, Occasion, Received, Request as _, Statements, Wire};
 
 pub(crate) use pending::Pending;
 use pending::{Ending, Kind, Parses, PendingPart};
@@ -527,6 +527,10 @@ impl Wire for PgWire {
 
     fn goodbye(&mut self, out: &mut Out) {
         frontend::terminate(out.tail());
+    }
+
+    fn statements(&mut self) -> Statements {
+        self.cache.count()
     }
 
     fn last_words(&self) -> Option<Arc<DatabaseError>> {

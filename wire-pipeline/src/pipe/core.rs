@@ -14,7 +14,11 @@ use crate::error::{Error, ErrorKind, Outcome, ServerError};
 use crate::faults;
 use crate::options::BatchesOut;
 use crate::pipe::hold::Hold;
+use crate::stats::Counters;
 use crate::wire::{Condition, Framed, Occasion, Opening, ParkKey, Received, Request, Wire};
+
+/// Whoever is behind a request that keeps the server busy for longer than this is counted as kept waiting.
+const SLOW_HEAD: Duration = Duration::from_millis(5);
 
 pub(crate) struct Core<W: Wire> {
     pub(crate) wire: W,
@@ -55,6 +59,8 @@ struct Flight<W: Wire> {
     opens: bool,
     /// Where its bytes begin in the stream: if the kernel has none of them, it was not sent.
     starts_at: u64,
+    /// When it was framed.
+    at: Instant,
     /// The server had nothing else to answer when it was framed: its time includes the way there and back.
     alone: bool,
 }
@@ -179,7 +185,7 @@ impl<W: Wire> Core<W> {
 
     /// Frames as much of a batch as the hold rule and the room allow. Returns the size of a batch that is complete.
     /// An opening whose entry is not sent goes to the next one.
-    pub(crate) fn frame(&mut self, now: Instant) -> Option<usize> {
+    pub(crate) fn frame(&mut self, now: Instant, counters: &Counters) -> Option<usize> {
         if self.batch.is_none() && (self.unsent.is_empty() || !self.hold.may_write()) {
             return None;
         }
@@ -195,19 +201,22 @@ impl<W: Wire> Core<W> {
             if let Some(opening) = self.opening.take() {
                 entry.request.open(opening);
             }
-            self.frame_entry(entry, now);
+            self.frame_entry(entry, now, counters);
         }
         None
     }
 
-    fn frame_entry(&mut self, mut entry: Entry<W>, now: Instant) {
+    fn frame_entry(&mut self, mut entry: Entry<W>, now: Instant, counters: &Counters) {
         let starts_at = self.framed;
         let before = self.out.len();
         let opens = entry.request.opens();
         let framed = self.wire.frame(&mut entry.request, &mut self.out);
         self.framed += (self.out.len() - before) as u64;
         let (origin, pending) = match framed {
-            Framed::Sent(pending) => (Origin::Entry(entry), pending),
+            Framed::Sent(pending) => {
+                counters.waited(now.saturating_duration_since(entry.since));
+                (Origin::Entry(entry), pending)
+            }
             Framed::Ahead { pending, key } => {
                 let deadline = entry.deadline;
                 self.parked.push((key, entry));
@@ -238,7 +247,7 @@ impl<W: Wire> Core<W> {
         if alone {
             self.head_since = now;
         }
-        self.fifo.push_back(Flight { origin, pending, opens, starts_at, alone });
+        self.fifo.push_back(Flight { origin, pending, opens, starts_at, at: now, alone });
     }
 
     /// The kernel took `count` bytes.
@@ -254,6 +263,7 @@ impl<W: Wire> Core<W> {
         input: &mut ReadBuffer,
         now: Instant,
         absent: Duration,
+        counters: &Counters,
     ) -> (Progress, Result<(), Error<W::Server>>) {
         let first_done = self.done.len();
         let way = match self.fifo.front() {
@@ -269,22 +279,23 @@ impl<W: Wire> Core<W> {
                     progress.flights += 1;
                     let flight = self.fifo.pop_front();
                     self.opening_out &= !flight.as_ref().is_some_and(|flight| flight.opens);
-                    match flight.map(|flight| flight.origin) {
-                        Some(Origin::Entry(entry)) => {
+                    match flight.map(|flight| (flight.origin, flight.at)) {
+                        Some((Origin::Entry(entry), at)) => {
                             progress.answers += 1;
+                            counters.served(now.saturating_duration_since(at));
                             if let Err(error) = &reply {
                                 progress.errors += 1;
                                 progress.read_only |= error.server().is_some_and(ServerError::is_read_only);
                             }
                             self.finish(entry, reply);
                         }
-                        Some(Origin::Own) => {
+                        Some((Origin::Own, _)) => {
                             self.settling.left = self.settling.left.saturating_sub(1);
                             if let Err(error) = reply {
                                 self.settling.error.get_or_insert(error);
                             }
                         }
-                        Some(Origin::Forerunner { .. }) | None => {
+                        Some((Origin::Forerunner { .. }, _)) | None => {
                             break Err(Error::new(
                                 ErrorKind::Protocol,
                                 Outcome::Unknown,
@@ -302,10 +313,15 @@ impl<W: Wire> Core<W> {
             }
         };
         if progress.flights > 0 {
+            counters.answered(progress.flights, progress.answers, progress.errors);
             self.hold.answered(progress.flights, now);
             // The server worked one after the other on what this read brought: each gets an equal share.
             let elapsed = now.saturating_duration_since(self.head_since).saturating_sub(absent + way);
             let share = u32::try_from(elapsed.as_micros() / progress.flights as u128).unwrap_or(u32::MAX);
+            if elapsed > SLOW_HEAD {
+                // The first of them, as nobody else can have kept the others waiting.
+                counters.waited_behind(progress.flights - 1 + self.fifo.len());
+            }
             for (entry, _) in &self.done[first_done..] {
                 entry.request.observed_micros(share);
             }

@@ -18,10 +18,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::buffer::ReadBuffer;
 use crate::entry::Entry;
+use crate::error::ErrorKind;
 use crate::faults;
 use crate::pipe::core::Core;
 use crate::pipe::{Lane, LeaseId, Load, Pipe};
 use crate::pool::Shared;
+use crate::stats::Loss;
 use crate::wire::{Cancelling, Connected, Driver, Fault, Occasion, Request, Wire};
 
 /// The coarse timer of a pipe; it runs only while something is out or waits.
@@ -40,11 +42,19 @@ const READS_IN_A_ROW: usize = 16;
 /// How a pump's work ended.
 pub(crate) enum End<D: Driver> {
     /// The connection is lost, or must not be used again.
-    Lost(Fault<D>),
+    Lost(Loss, Fault<D>),
     /// It was asked to make room for a successor, and has nothing out.
     Retired,
     /// The pool is closed and everything is answered.
     Closed,
+}
+
+impl<D: Driver> End<D> {
+    /// What was read, or that nothing can be read any more, is the end.
+    fn of_reading(error: Fault<D>) -> Self {
+        let why = if error.kind() == ErrorKind::Protocol { Loss::Protocol } else { Loss::Ended };
+        Self::Lost(why, error)
+    }
 }
 
 /// What a pipe is doing; the diagram is in [`crate::pipe`].
@@ -138,12 +148,12 @@ impl<'a, D: Driver> Pump<'a, D> {
     /// Works until the end. Cancel safe: all state is in the pump, and the next call goes on. A panic below costs the
     /// connection and nothing else.
     pub(crate) async fn run(&mut self) -> End<D> {
-        unpanicked(self.work()).await.unwrap_or_else(|| End::Lost(faults::panicked()))
+        unpanicked(self.work()).await.unwrap_or_else(|| End::Lost(Loss::Protocol, faults::panicked()))
     }
 
     async fn work(&mut self) -> End<D> {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
-        if !matches!(end, End::Lost(_)) {
+        if !matches!(end, End::Lost(..)) {
             self.core.wire.goodbye(&mut self.core.out);
             // A farewell is a courtesy: a server that does not read it changes nothing.
             let _ =
@@ -194,7 +204,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             self.deliver();
             let mut progress = match received {
                 Ok(progress) => progress,
-                Err(error) => return Poll::Ready(End::Lost(error)),
+                Err(error) => return Poll::Ready(End::of_reading(error)),
             };
             if !progress && self.has_news(now) {
                 // The runtime is about to find it, and wakes the reader.
@@ -202,7 +212,7 @@ impl<'a, D: Driver> Pump<'a, D> {
             }
             match self.poll_cancelling(cx) {
                 Ok(heard) => progress |= heard,
-                Err(error) => return Poll::Ready(End::Lost(error)),
+                Err(error) => return Poll::Ready(End::Lost(Loss::Stalled, error)),
             }
             if self.lets_others_go_first(progress) {
                 cx.waker().wake_by_ref();
@@ -215,7 +225,9 @@ impl<'a, D: Driver> Pump<'a, D> {
             }
             match self.write(cx) {
                 Ok(wrote) => progress |= wrote,
-                Err(error) => return Poll::Ready(End::Lost(self.hear_out(cx, now).unwrap_or(error))),
+                Err(error) => {
+                    return Poll::Ready(End::of_reading(self.hear_out(cx, now).unwrap_or(error)));
+                }
             }
             // The clock goes on also where bytes come without end.
             if !progress || now.saturating_duration_since(self.ticked_at) >= TICK {
@@ -290,9 +302,8 @@ impl<'a, D: Driver> Pump<'a, D> {
 
     fn understand(&mut self, now: Instant) -> Result<(), Fault<D>> {
         let absent = self.absent(now);
-        let (progress, received) = self.core.receive(&mut self.input, now, absent);
+        let (progress, received) = self.core.receive(&mut self.input, now, absent, &self.pipe.counters);
         if progress.flights > 0 {
-            self.pipe.counters.answered(progress.answers as u64, progress.errors as u64);
             self.pipe.load.overdue.store(self.is_cancelling(), Ordering::SeqCst);
             self.served = true;
             if progress.read_only && self.trusted_until <= now && !self.shared.exclusive {
@@ -322,6 +333,9 @@ impl<'a, D: Driver> Pump<'a, D> {
         }
         for (entry, reply) in self.core.done.drain(..) {
             self.pipe.load.sub(&entry);
+            if entry.is_abandoned() {
+                self.pipe.counters.discarded();
+            }
             entry.slot.answer(reply);
         }
         self.shared.serve_overflow();
@@ -330,7 +344,7 @@ impl<'a, D: Driver> Pump<'a, D> {
     /// One step of the stages, and the next batch.
     fn advance(&mut self, now: Instant) -> Result<Step, End<D>> {
         if self.shared.is_aborted() {
-            return Err(End::Lost(faults::closed()));
+            return Err(End::Lost(Loss::Ended, faults::closed()));
         }
         match self.stage {
             Stage::Settling { until, after } => self.advance_settling(now, until, after),
@@ -349,14 +363,15 @@ impl<'a, D: Driver> Pump<'a, D> {
         let result = match self.core.settled() {
             // A connection that was never put right has not been made, and nobody's request is on it.
             None if now >= until && !self.ready => {
-                return Err(End::Lost(faults::connect_timeout(self.shared.options.connect_timeout)));
+                let fault = faults::connect_timeout(self.shared.options.connect_timeout);
+                return Err(End::Lost(Loss::Session, fault));
             }
-            None if now >= until => return Err(End::Lost(faults::not_settled())),
+            None if now >= until => return Err(End::Lost(Loss::Session, faults::not_settled())),
             None => return Ok(Step::Still),
             Some(result) => result,
         };
         self.deliver();
-        result.map_err(End::Lost)?;
+        result.map_err(|error| End::Lost(Loss::Session, error))?;
         if std::mem::take(&mut self.doubted) {
             self.trusted_until = now + TRUSTED;
             self.core.settle(Occasion::ReadOnly, now);
@@ -514,8 +529,9 @@ impl<'a, D: Driver> Pump<'a, D> {
 
     fn frame(&mut self, now: Instant) -> Step {
         let before = self.core.out.len();
-        if let Some(size) = self.core.frame(now) {
+        if let Some(size) = self.core.frame(now, &self.pipe.counters) {
             self.pipe.counters.batch(size);
+            self.pipe.counters.statements(self.core.wire.statements());
         }
         let moved = self.core.out.len() > before || !self.core.done.is_empty();
         self.deliver();

@@ -15,6 +15,7 @@ use crate::jitter::{Backoff, Jitter};
 use crate::pipe::pump::{End, Pump, unpanicked};
 use crate::pipe::{Lane, PipeId};
 use crate::pool::Shared;
+use crate::stats::Loss;
 use crate::wire::{Connected, Driver, Fault};
 
 /// The next connection waits a little when this one lived for less.
@@ -55,8 +56,14 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
                 pump.dismantle(&faults::closed());
                 return;
             }
-            End::Retired => pump.dismantle(&faults::server_closed()),
-            End::Lost(error) => {
+            End::Retired => {
+                pipe.counters.lost(Loss::Lifetime);
+                pump.dismantle(&faults::server_closed());
+            }
+            End::Lost(why, error) => {
+                if pump.was_ready() {
+                    pipe.counters.lost(why);
+                }
                 tracing::debug!(pipe = id.0, kind = ?error.kind(), "connection lost");
                 let served = pump.was_ready();
                 pump.dismantle(&error);

@@ -89,6 +89,7 @@ impl<D: Driver> Desk<D> {
         shared: &Arc<Shared<D>>,
         place: &'static Location<'static>,
     ) -> Result<Lease<D>, Fault<D>> {
+        shared.check_process()?;
         if self.most == 0 {
             return Err(faults::no_leases());
         }

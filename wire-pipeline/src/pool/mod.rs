@@ -23,6 +23,7 @@ use crate::answer::Budget;
 use crate::entry::{Class, Entry, Reply};
 use crate::error::Outcome;
 use crate::faults;
+use crate::fork::Process;
 use crate::gate::{Gate, Pass};
 use crate::lease::Lease;
 use crate::options::Options;
@@ -83,6 +84,7 @@ impl<D: Driver> Pool<D> {
     /// and discarded.
     pub async fn submit(&self, request: RequestOf<D>, deadline: Instant) -> Result<AnswerOf<D>, Fault<D>> {
         let shared = self.shared();
+        shared.check_process()?;
         let since = Instant::now();
         let pass = match shared.gate.try_enter(request.bytes()) {
             Some(pass) => pass,
@@ -115,6 +117,10 @@ impl<D: Driver> Pool<D> {
     /// has ended.
     pub async fn close_within(&self, limit: Duration) {
         let shared = self.shared();
+        if shared.process.is_over() {
+            // Whatever is under way belongs to the other process.
+            return;
+        }
         shared.begin_closing();
         let mut ended = shared.running.subscribe();
         if timeout(limit, ended.wait_for(|running| *running == 0)).await.is_err() {
@@ -203,6 +209,8 @@ pub(crate) struct Shared<D: Driver> {
     running: watch::Sender<usize>,
     health: watch::Sender<Health<D>>,
     runtime: Handle,
+    /// Whose pool it is.
+    process: Process,
     /// Where the search for a pipe begins.
     rotation: AtomicUsize,
     began: Instant,
@@ -240,6 +248,7 @@ impl<D: Driver> Shared<D> {
             running: watch::Sender::new(0),
             health: watch::Sender::new(Health { up: false, failure: None }),
             runtime: Handle::current(),
+            process: Process::this(),
             rotation: AtomicUsize::new(0),
             began: Instant::now(),
             quick_at: AtomicU64::new(0),
@@ -417,6 +426,11 @@ impl<D: Driver> Shared<D> {
             self.fail_overflow();
             self.overflow.look();
         }
+    }
+
+    /// Fails in a process that was forked from the pool's.
+    pub(crate) fn check_process(&self) -> Result<(), Fault<D>> {
+        if self.process.is_over() { Err(faults::forked()) } else { Ok(()) }
     }
 
     /// Why nobody works any more.

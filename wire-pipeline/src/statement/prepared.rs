@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{BuildNothing, Keyed};
+use crate::wire::Statements;
 
 /// The statements that one connection has prepared, each with what the driver remembers of it.
 #[derive(Debug)]
@@ -13,6 +14,7 @@ pub struct PreparedSet<L, P> {
     entries: HashMap<u64, Vec<Cached<L, P>>, BuildNothing>,
     len: usize,
     clock: u64,
+    evicted: u64,
 }
 
 /// A statement that one connection has prepared.
@@ -27,7 +29,7 @@ pub struct Cached<L, P> {
 
 impl<L, P> Default for PreparedSet<L, P> {
     fn default() -> Self {
-        Self { entries: HashMap::default(), len: 0, clock: 0 }
+        Self { entries: HashMap::default(), len: 0, clock: 0, evicted: 0 }
     }
 }
 
@@ -90,7 +92,14 @@ impl<L: Keyed, P> PreparedSet<L, P> {
     pub fn remove_oldest(&mut self, may_go: impl Fn(&P) -> bool) -> Option<P> {
         let candidates = self.entries.values().flatten().filter(|cached| may_go(&cached.prepared));
         let oldest = Arc::clone(&candidates.min_by_key(|cached| cached.used)?.learned);
-        self.remove_if(&oldest, |_| true)
+        let removed = self.remove_if(&oldest, |_| true);
+        self.evicted += u64::from(removed.is_some());
+        removed
+    }
+
+    /// How many there are, and how many of the oldest were removed since this was asked last.
+    pub fn count(&mut self) -> Statements {
+        Statements { cached: self.len, evicted: std::mem::take(&mut self.evicted) }
     }
 
     /// Keeps those of which `keep` holds.

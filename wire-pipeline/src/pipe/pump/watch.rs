@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{End, Pump, Stage, TICK};
 use crate::faults;
 use crate::pipe::core::ExtractWhere;
+use crate::stats::Loss;
 use crate::wire::{Cancelled, Driver, Fault};
 
 /// After this and the way to the server, what is not sent is given back.
@@ -62,7 +63,7 @@ impl<D: Driver> Pump<'_, D> {
         if let Some(deadline) = self.core.head_deadline()
             && now.saturating_duration_since(deadline) > self.shared.options.stall_timeout
         {
-            return Err(End::Lost(faults::silent(now.saturating_duration_since(deadline))));
+            return Err(End::Lost(Loss::Stalled, faults::silent(now.saturating_duration_since(deadline))));
         }
         // Nothing is sent while a request to stop is on its way, and others need not wait for that.
         let overdue = self.cancelling.is_some()
