@@ -184,15 +184,19 @@ impl Chaos {
             self.load.oracle.excuse_silence(false);
             *self.report.events.entry(format!("{event:?}")).or_default() += 1;
             let answered = self.load.oracle.counts().answered;
-            self.recover(event, usable).await;
+            let (served, whole) = self.recover(event, worse, usable).await;
             let network = if worse { " on a bad network" } else { "" };
-            println!("{:6.1?} {event:?}{network}, {answered} answered", began.elapsed());
+            println!(
+                "{:6.1?} {event:?}{network}, {answered} answered; served after {served:.2?}, whole after {whole:.2?}",
+                began.elapsed()
+            );
         }
         self.report.time = began.elapsed();
     }
 
-    /// Waits until the pool is whole again, and notes how long it took since the server could be used.
-    async fn recover(&mut self, event: Event, usable: Instant) {
+    /// Waits until the pool is whole again, and notes how long it took since the server could be used until somebody was
+    /// served, and until it was whole.
+    async fn recover(&mut self, event: Event, worse: bool, usable: Instant) -> (Duration, Duration) {
         let pool = &self.load.pool;
         while usable.elapsed() < WHOLE && pool.query_one::<(i64,)>(ECHO_LONG, (1_i64,)).await.is_err() {}
         let served = usable.elapsed();
@@ -204,10 +208,16 @@ impl Chaos {
             let stats = pool.stats();
             self.report.wrong.push(format!("not whole {WHOLE:?} after {event:?}: {stats:?}"));
         }
-        if event.is_outage() {
-            self.report.served.push(served);
-            self.report.whole.push(usable.elapsed());
+        let whole = usable.elapsed();
+        match (event.is_outage(), worse) {
+            (true, false) => {
+                self.report.served.push(served);
+                self.report.whole.push(whole);
+            }
+            (true, true) => self.report.served_worse.push(served),
+            (false, _) => {}
         }
+        (served, whole)
     }
 }
 

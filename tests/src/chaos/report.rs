@@ -35,7 +35,9 @@ pub struct Report {
     pub wrong: Vec<String>,
     /// After outages: how long until the first answer, once the server could be used.
     pub served: Vec<Duration>,
-    /// How long until all connections were back.
+    /// The same where the network was bad besides: what it had swallowed must run out of time first.
+    pub served_worse: Vec<Duration>,
+    /// How long until all connections were back, on a good network.
     pub whole: Vec<Duration>,
     /// Attempts to connect during outages, and how long these were.
     pub outages: Vec<(u64, Duration)>,
@@ -80,7 +82,7 @@ impl fmt::Display for Report {
         let failed: Vec<_> = counts.failed.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
         let recovery = |times: &[Duration]| {
             let at = |hundredths| percentile(times, hundredths);
-            format!("p50 {:.0?}, p99 {:.0?}, max {:.0?}", at(50), at(99), at(100))
+            format!("p50 {:.2?}, p99 {:.2?}, max {:.2?} ({} outages)", at(50), at(99), at(100), times.len())
         };
         let (attempts, away) = self
             .outages
@@ -116,10 +118,11 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "  longest      call {:.0?}, silence {:.0?}",
+            "  longest      call {:.1?}, silence {:.1?}",
             counts.longest_call, counts.longest_silence
         )?;
-        writeln!(f, "  served again {} ({} outages)", recovery(&self.served), self.served.len())?;
+        writeln!(f, "  served again {}", recovery(&self.served))?;
+        writeln!(f, "  .. bad network {}", recovery(&self.served_worse))?;
         writeln!(f, "  whole again  {}", recovery(&self.whole))?;
         let rate = attempts as f64 / away.as_secs_f64().max(f64::MIN_POSITIVE);
         write!(
