@@ -1,17 +1,19 @@
 //! Networks as services have met them: load balancers that forget connections, answers that never come or trickle in,
 //! servers that are away while thousands of tasks ask, and distances that pipelining is there for.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use integration_tests::proxy::{Faults, Kind, Reaction, Rule};
 use integration_tests::{eventually, own_name};
 use tokio::net::TcpStream;
 
 use super::side::dialect::{ECHO, REPEAT, sleep};
 use super::side::{
-    CallOptions, ErrorKind, Outcome, Phase, PipeState, Pool, Row, all_shared, asleep, reconnects,
-    through_proxy,
+    CallOptions, ErrorKind, Outcome, Phase, PipeState, Pool, Row, all_shared, asleep, idle, reconnects,
+    through_proxy, writes,
 };
 
 fn faults(rules: Vec<Rule>) -> Faults {
@@ -40,19 +42,26 @@ async fn connections_that_a_load_balancer_forgot_are_left_within_the_deadline() 
     let config = config.connections(4).query_timeout(timeout);
     let pool = Pool::builder(config).connect().await.expect("a pool");
     warm(&pool, 4).await;
-    // Each of the four swallows whatever is sent from here on; the next ones do not.
-    let swallow = Rule::up(Reaction::Blackhole).kinds(&[Kind::Bind, Kind::Execute]).times(4);
-    proxy.set(faults(vec![swallow]));
-    let tasks: Vec<_> = (0..100)
-        .map(|n| {
-            let pool = pool.clone();
-            tokio::spawn(async move {
-                let began = Instant::now();
-                let answer = pool.query_one::<(i32,)>(ECHO, (n,)).await;
-                (answer, n, began.elapsed())
-            })
-        })
-        .collect();
+    // Each of the four swallows what is sent from here on, and nobody is told.
+    proxy.set(faults(vec![Rule::up(Reaction::Blackhole).kinds(&[Kind::Execute])]));
+    let mut tasks = Vec::new();
+    let forgotten = || {
+        let events = proxy.events().into_iter();
+        events.map(|event| event.connection).collect::<HashSet<_>>().len()
+    };
+    let asked = Instant::now();
+    while tasks.len() < 100 || forgotten() < 4 {
+        assert!(asked.elapsed() < Duration::from_secs(30), "some connection is never asked");
+        let (pool, n) = (pool.clone(), tasks.len() as i32);
+        tasks.push(tokio::spawn(async move {
+            let began = Instant::now();
+            let answer = pool.query_one::<(i32,)>(ECHO, (n,)).await;
+            (answer, n, began.elapsed())
+        }));
+        tokio::task::yield_now().await;
+    }
+    // New connections are remembered.
+    proxy.heal();
     let mut lost = 0;
     for task in tasks {
         let (answer, n, took) = task.await.expect("no panic");
@@ -68,13 +77,8 @@ async fn connections_that_a_load_balancer_forgot_are_left_within_the_deadline() 
         }
     }
     assert!(lost > 0, "what was on a forgotten connection is told");
-    // Whatever goes to one that has not been tried yet finds out in its own time.
-    eventually("all four are left", || async {
-        let _ = pool.query_one::<(i32,)>(ECHO, (1,)).await;
-        reconnects(&pool) >= 4
-    })
-    .await;
-    assert_eq!(proxy.cuts(), 4);
+    eventually("all four are left", || async { reconnects(&pool) >= 4 }).await;
+    all_shared(&pool).await;
     for n in 0..100 {
         assert_eq!(pool.query_one::<(i32,)>(ECHO, (n,)).await.expect("new connections"), (n,));
     }
@@ -184,28 +188,6 @@ async fn an_answer_that_trickles_in_does_not_outlive_its_deadline() {
     pool.close_within(Duration::from_millis(10)).await;
 }
 
-/// How long `count` queries at once take on one connection whose answers are this long under way.
-async fn over_a_distance(max_in_flight: usize, count: i32, delay: Duration) -> Duration {
-    let (proxy, config) = through_proxy(&own_name("distance"), Faults::NONE).await;
-    let pool = Pool::builder(config).connections(1).max_in_flight(max_in_flight);
-    let pool = pool.connect().await.expect("a pool");
-    all_shared(&pool).await;
-    pool.query_one::<(i32,)>(ECHO, (0,)).await.expect("known from here on");
-    // Each answer's end is held up: those that come together wait together.
-    let reaction = Reaction::Delay { least: delay, jitter: Duration::ZERO };
-    proxy.set(faults(vec![Rule::up(reaction).kinds(&[Kind::Sync, Kind::Execute]).every(1)]));
-    let began = Instant::now();
-    let all = (1..=count).map(|n| {
-        let pool = &pool;
-        async move { assert_eq!(pool.query_one::<(i32,)>(ECHO, (n,)).await.expect("an answer"), (n,)) }
-    });
-    futures_util::future::join_all(all).await;
-    let took = began.elapsed();
-    proxy.heal();
-    pool.close().await;
-    took
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_tasks_wait_for_a_server_that_is_away_and_are_told_in_time() {
     let (proxy, config) = through_proxy(&own_name("herd"), Faults::NONE).await;
@@ -251,11 +233,42 @@ async fn thousands_of_tasks_wait_for_a_server_that_is_away_and_are_told_in_time(
     pool.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queries_of_many_tasks_share_a_round_trip_unless_told_otherwise() {
-    let delay = Duration::from_millis(20);
-    // One after the other, nothing can be quicker than this, on whatever machine.
-    let alone = over_a_distance(1, 30, delay).await;
-    assert!(alone >= delay * 30, "with max_in_flight = 1 they were pipelined: {alone:?}");
-    println!("one after the other {alone:?}");
+/// Asks `COUNT` things at once on one connection; how many of them the server had got when it began to answer, and how
+/// many writes they took.
+async fn at_once(max_in_flight: usize) -> (u64, u64) {
+    let (proxy, config) = through_proxy(&own_name("distance"), Faults::NONE).await;
+    let pool = Pool::builder(config).connections(1).max_in_flight(max_in_flight);
+    let pool = pool.connect().await.expect("a pool");
+    all_shared(&pool).await;
+    pool.query_one::<(i32,)>(ECHO, (0,)).await.expect("known from here on");
+    idle(&pool).await;
+    let nothing = Reaction::Delay { least: Duration::ZERO, jitter: Duration::ZERO };
+    let asked = Rule::up(nothing).kinds(&[Kind::Execute]);
+    // The first answer takes its time.
+    let far = Reaction::Delay { least: Duration::from_millis(200), jitter: Duration::ZERO };
+    let answered = Rule::down(far).times(1);
+    proxy.set(faults(vec![asked.clone(), answered.clone()]));
+    let before = writes(&pool);
+    let all = (1..=COUNT).map(|n| {
+        let pool = &pool;
+        async move { assert_eq!(pool.query_one::<(i32,)>(ECHO, (n,)).await.expect("an answer"), (n,)) }
+    });
+    let (_, first) = tokio::join!(join_all(all), async {
+        eventually("the server answers", || async { answered.fired() == 1 }).await;
+        asked.fired()
+    });
+    assert_eq!(asked.fired(), COUNT as u64);
+    let taken = writes(&pool) - before;
+    pool.close().await;
+    (first, taken)
+}
+
+const COUNT: i32 = 64;
+
+#[tokio::test]
+async fn what_many_tasks_ask_leaves_together_and_one_by_one_where_that_is_asked_for() {
+    let (_, writes) = at_once(256).await;
+    assert!(writes < COUNT as u64 / 4, "{writes} writes");
+    let (before_the_first_answer, writes) = at_once(1).await;
+    assert_eq!((before_the_first_answer, writes), (1, COUNT as u64));
 }
