@@ -16,6 +16,9 @@ use super::side::{
     through_proxy, writes,
 };
 
+/// How long after its deadline an answer is waited for before the connection is given up.
+const STALL: Duration = Duration::from_secs(1);
+
 fn faults(rules: Vec<Rule>) -> Faults {
     Faults { seed: 1, rules }
 }
@@ -39,7 +42,7 @@ async fn warm(pool: &Pool, connections: usize) {
 async fn connections_that_a_load_balancer_forgot_are_left_within_the_deadline() {
     let (proxy, config) = through_proxy(&own_name("forgotten"), Faults::NONE).await;
     let timeout = Duration::from_secs(1);
-    let config = config.connections(4).query_timeout(timeout);
+    let config = config.connections(4).query_timeout(timeout).stall_timeout(STALL);
     let pool = Pool::builder(config).connect().await.expect("a pool");
     warm(&pool, 4).await;
     // Each of the four swallows what is sent from here on, and nobody is told.
@@ -88,7 +91,7 @@ async fn connections_that_a_load_balancer_forgot_are_left_within_the_deadline() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_falls_silent_behind_a_query_is_left_and_others_proceed() {
     let (proxy, config) = through_proxy(&own_name("silent"), Faults::NONE).await;
-    let pool = Pool::builder(config).connections(3).connect().await.expect("a pool");
+    let pool = Pool::builder(config.connections(3).stall_timeout(STALL)).connect().await.expect("a pool");
     warm(&pool, 3).await;
     proxy.set(faults(vec![Rule::down(Reaction::Blackhole).times(1)]));
     let limit = Duration::from_secs(1);
@@ -118,8 +121,8 @@ async fn a_server_that_falls_silent_behind_a_query_is_left_and_others_proceed() 
 async fn the_answer_of_a_long_query_that_the_network_has_dropped_is_not_waited_for_without_end() {
     let name = own_name("dropped");
     let (proxy, config) = through_proxy(&name, Faults::NONE).await;
-    let pool = Pool::builder(config.query_timeout(Duration::from_secs(2))).connections(2);
-    let pool = pool.connect().await.expect("a pool");
+    let config = config.query_timeout(Duration::from_secs(2)).stall_timeout(STALL).connections(2);
+    let pool = Pool::builder(config).connect().await.expect("a pool");
     let other = super::side::pool().await;
     all_shared(&pool).await;
     let slow = sleep(1.0);
