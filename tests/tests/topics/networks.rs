@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::side::dialect::{ECHO, REPEAT, sleep};
 use super::side::{
-    CallOptions, ErrorKind, Outcome, Phase, PipeState, Pool, Row, all_shared, asleep, idle, reconnects,
+    CallOptions, ErrorKind, Outcome, Phase, PipeState, Pool, Row, all_shared, asleep, reconnects,
     through_proxy, writes,
 };
 
@@ -236,15 +236,26 @@ async fn thousands_of_tasks_wait_for_a_server_that_is_away_and_are_told_in_time(
     pool.close().await;
 }
 
-/// Asks `COUNT` things at once on one connection; how many of them the server had got when it began to answer, and how
-/// many writes they took.
-async fn at_once(max_in_flight: usize) -> (u64, u64) {
+/// Asks `COUNT` things at once on one connection, which is shared or a lease; how many of them the server had got when it
+/// began to answer, and how many writes they took.
+async fn at_once(max_in_flight: usize, leased: bool) -> (u64, u64) {
     let (proxy, config) = through_proxy(&own_name("distance"), Faults::NONE).await;
-    let pool = Pool::builder(config).connections(1).max_in_flight(max_in_flight);
+    let pool = Pool::builder(config).connections(1 + usize::from(leased)).max_in_flight(max_in_flight);
     let pool = pool.connect().await.expect("a pool");
     all_shared(&pool).await;
-    pool.query_one::<(i32,)>(ECHO, (0,)).await.expect("known from here on");
-    idle(&pool).await;
+    let session = if leased { Some(pool.session().await.expect("a session")) } else { None };
+    let ask = |n: i32| {
+        let (pool, session) = (&pool, session.as_ref());
+        async move {
+            let answer = match session {
+                Some(session) => session.query_one::<(i32,)>(ECHO, (n,)).await,
+                None => pool.query_one::<(i32,)>(ECHO, (n,)).await,
+            };
+            assert_eq!(answer.expect("an answer"), (n,));
+        }
+    };
+    ask(0).await;
+    eventually("set-up is over", || async { pool.stats().in_flight() == 0 }).await;
     let nothing = Reaction::Delay { least: Duration::ZERO, jitter: Duration::ZERO };
     let asked = Rule::up(nothing).kinds(&[Kind::Execute]);
     // The first answer takes its time.
@@ -252,16 +263,13 @@ async fn at_once(max_in_flight: usize) -> (u64, u64) {
     let answered = Rule::down(far).times(1);
     proxy.set(faults(vec![asked.clone(), answered.clone()]));
     let before = writes(&pool);
-    let all = (1..=COUNT).map(|n| {
-        let pool = &pool;
-        async move { assert_eq!(pool.query_one::<(i32,)>(ECHO, (n,)).await.expect("an answer"), (n,)) }
-    });
-    let (_, first) = tokio::join!(join_all(all), async {
+    let (_, first) = tokio::join!(join_all((1..=COUNT).map(ask)), async {
         eventually("the server answers", || async { answered.fired() == 1 }).await;
         asked.fired()
     });
     assert_eq!(asked.fired(), COUNT as u64);
     let taken = writes(&pool) - before;
+    drop(session);
     pool.close().await;
     (first, taken)
 }
@@ -270,8 +278,10 @@ const COUNT: i32 = 64;
 
 #[tokio::test]
 async fn what_many_tasks_ask_leaves_together_and_one_by_one_where_that_is_asked_for() {
-    let (_, writes) = at_once(256).await;
-    assert!(writes < COUNT as u64 / 4, "{writes} writes");
-    let (before_the_first_answer, writes) = at_once(1).await;
-    assert_eq!((before_the_first_answer, writes), (1, COUNT as u64));
+    for leased in [false, true] {
+        let (_, writes) = at_once(256, leased).await;
+        assert!(writes < COUNT as u64 / 4, "{writes} writes");
+        let (before_the_first_answer, writes) = at_once(1, leased).await;
+        assert_eq!((before_the_first_answer, writes), (1, COUNT as u64), "on a lease: {leased}");
+    }
 }

@@ -1,11 +1,11 @@
-//! Cases from services in production that only MySQL has: generated keys, and a
-//! database that can be chosen and never be left.
+//! Cases from services in production that only MySQL has: generated keys, a
+//! database that can be chosen and never be left, and files of the client that a server asks for.
 
 use futures_util::future::join_all;
 use integration_tests::{eventually, own_name};
 
 use super::side::dialect::{NUMBER_AND_SCHEMA, switch_to};
-use super::side::{Pool, all_shared, config, drop_table, pool, reconnects, table};
+use super::side::{ErrorKind, Outcome, Pool, all_shared, config, count, drop_table, pool, reconnects, table};
 
 /// On a shared connection `SELECT LAST_INSERT_ID()` would tell of whoever inserted last; each answer carries its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,4 +70,25 @@ async fn a_pool_without_a_database_has_none_again_after_a_session_that_chose_one
     other.execute(format!("DROP SCHEMA {tenant}"), ()).await.expect("dropped");
     pool.close().await;
     other.close().await;
+}
+
+/// The capability is never offered: the server refuses by itself, and asks for nothing.
+#[tokio::test]
+async fn no_server_is_given_a_file() {
+    let pool = pool().await;
+    let table = table(&pool, "files", "line TEXT").await;
+    let load = format!("LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE {table}");
+    let session = pool.session().await.expect("a session");
+    for error in [
+        pool.execute(&load, ()).await.map(drop).expect_err("not offered"),
+        session.execute(&load, ()).await.map(drop).expect_err("not offered"),
+        session.batch_execute(&load).await.expect_err("not offered"),
+    ] {
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed), "{error:?}");
+    }
+    drop(session);
+    assert_eq!(count(&pool, &table).await, 0);
+    assert_eq!(reconnects(&pool), 0);
+    drop_table(&pool, &table).await;
+    pool.close().await;
 }
