@@ -522,13 +522,13 @@ impl Wire for MySqlWire {
         if reset {
             // It rolls back too.
             requests.push(Request::own(What::Reset));
-            // And it stays in the database that was chosen last (MySQL manual, `mysql_reset_connection()`).
-            if std::mem::take(&mut self.away) {
-                requests.push(match &self.home {
-                    Some(home) => Request::own(What::Query(home.clone())),
-                    // There is no way back to none: out of range (1690), and the connection is replaced.
-                    None => own("SELECT EXP(1000 * (DATABASE() IS NOT NULL))"),
-                });
+            // And it stays in the database that was chosen last, or in none if that was dropped.
+            // Source: MySQL manual, `mysql_reset_connection()`, "DROP DATABASE Statement".
+            match (&self.home, std::mem::take(&mut self.away)) {
+                (Some(home), _) => requests.push(Request::own(What::Query(home.clone()))),
+                // There is no way back to none: out of range (1690), and the connection is replaced.
+                (None, true) => requests.push(own("SELECT EXP(1000 * (DATABASE() IS NOT NULL))")),
+                (None, false) => {}
             }
         } else if self.status.in_transaction() || !self.status.autocommits() {
             // The status is as of the latest OK, and an error may have come since: then the ROLLBACK is for nothing.

@@ -141,7 +141,7 @@ async fn the_answer_of_a_long_query_that_the_network_has_dropped_is_not_waited_f
 }
 
 /// Without a word of the network, this is what the system itself finds out: the timer of a connection that has nothing
-/// to send is that of its keepalive (Linux documentation, "proc_net_tcp": 02).
+/// to send is that of its keepalive (Linux documentation, `proc_net_tcp`: 02).
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_system_keeps_connections_alive_while_an_answer_is_waited_for() {

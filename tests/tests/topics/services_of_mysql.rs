@@ -72,6 +72,38 @@ async fn a_pool_without_a_database_has_none_again_after_a_session_that_chose_one
     other.close().await;
 }
 
+/// As test suites do. Whoever drops the database that is chosen has none from then on.
+#[tokio::test]
+async fn a_database_that_was_dropped_and_made_again_is_chosen_again() {
+    let other = pool().await;
+    let tenant = own_name("dropped");
+    other.execute(format!("CREATE SCHEMA {tenant}"), ()).await.expect("a schema");
+    let config = config().await.database(&tenant).connections(2);
+    let pool = Pool::builder(config).connect().await.expect("a pool");
+    let asks = async || {
+        let asks = (0..32).map(|_| pool.query_one::<(i64, Option<String>)>(NUMBER_AND_SCHEMA, ()));
+        let answers = join_all(asks).await.into_iter();
+        answers.map(|answer| answer.expect("an answer").1).collect::<Vec<_>>()
+    };
+    for round in 0..4 {
+        all_shared(&pool).await;
+        if round % 2 == 0 {
+            pool.execute(format!("DROP SCHEMA {tenant}"), ()).await.expect("dropped");
+        } else {
+            let session = pool.session().await.expect("a session");
+            session.execute(format!("DROP SCHEMA {tenant}"), ()).await.expect("dropped");
+        }
+        other.execute(format!("CREATE SCHEMA {tenant}"), ()).await.expect("a schema");
+        eventually("all are where they were", || async {
+            asks().await.iter().all(|schema| schema.as_ref() == Some(&tenant))
+        })
+        .await;
+    }
+    other.execute(format!("DROP SCHEMA {tenant}"), ()).await.expect("dropped");
+    pool.close().await;
+    other.close().await;
+}
+
 /// The capability is never offered: the server refuses by itself, and asks for nothing.
 #[tokio::test]
 async fn no_server_is_given_a_file() {
