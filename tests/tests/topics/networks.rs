@@ -145,28 +145,32 @@ async fn the_answer_of_a_long_query_that_the_network_has_dropped_is_not_waited_f
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_system_keeps_connections_alive_while_an_answer_is_waited_for() {
-    let name = own_name("kept_alive");
-    let (proxy, config) = through_proxy(&name, Faults::NONE).await;
-    let pool = Pool::builder(config.connections(2)).connect().await.expect("a pool");
     let other = super::side::pool().await;
-    all_shared(&pool).await;
-    let remote = format!("0100007F:{:04X}", proxy.port());
-    let timers = || {
-        let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the system's table");
-        let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        // Established (01) connections to the proxy: number, local and remote address, state, queues, timer.
-        let ours =
-            fields.filter(|fields| fields.get(2) == Some(&remote.as_str()) && fields.get(3) == Some(&"01"));
-        ours.filter_map(|fields| Some(fields.get(5)?.get(..2)?.to_owned())).collect::<Vec<_>>()
-    };
-    let slow = sleep(0.5);
-    let (slept, ()) = tokio::join!(pool.query::<Row>(&slow, ()), async {
-        eventually("it runs", || async { asleep(&other, &name).await == 1 }).await;
-        // A timer of a retransmission goes before it for a moment.
-        eventually("both are kept alive", || async { timers() == ["02", "02"] }).await;
-    });
-    slept.expect("awake");
-    pool.close().await;
+    // Switched off there is no timer at all (00).
+    for (on, timer) in [(true, "02"), (false, "00")] {
+        let name = own_name("kept_alive");
+        let (proxy, config) = through_proxy(&name, Faults::NONE).await;
+        let pool = Pool::builder(config.connections(2).keepalives(on)).connect().await.expect("a pool");
+        all_shared(&pool).await;
+        let remote = format!("0100007F:{:04X}", proxy.port());
+        let timers = || {
+            let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the system's table");
+            let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            // Established (01) connections to the proxy: number, local and remote address, state, queues, timer.
+            let is_ours =
+                |fields: &Vec<&str>| fields.get(2) == Some(&remote.as_str()) && fields.get(3) == Some(&"01");
+            let ours = fields.filter(is_ours);
+            ours.filter_map(|fields| Some(fields.get(5)?.get(..2)?.to_owned())).collect::<Vec<_>>()
+        };
+        let slow = sleep(0.5);
+        let (slept, ()) = tokio::join!(pool.query::<Row>(&slow, ()), async {
+            eventually("it runs", || async { asleep(&other, &name).await == 1 }).await;
+            // A timer of a retransmission goes before it for a moment.
+            eventually("both are kept alive, or none", || async { timers() == [timer, timer] }).await;
+        });
+        slept.expect("awake");
+        pool.close().await;
+    }
     other.close().await;
 }
 
