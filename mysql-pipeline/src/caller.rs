@@ -425,7 +425,7 @@ impl<'a> Caller<'a> {
         }
         match (class, self.lane) {
             (Class::Transaction | Class::Savepoint, Lane::Shared(_)) => Err(call::needs_transaction()),
-            (Class::Session, Lane::Shared(_)) => Err(call::needs_session()),
+            (Class::Session | Class::Database, Lane::Shared(_)) => Err(call::needs_session()),
             (Class::Transaction, Lane::Leased(Leased { takes: Takes::InTransaction, .. })) => {
                 Err(call::ends_transaction())
             }

@@ -64,7 +64,9 @@ impl Driver for MyDriver {
                         connection = greeting.connection_id,
                         "connected"
                     );
-                    let wire = MySqlWire::new(budget, statements, setup).with_number(greeting.connection_id);
+                    let wire = MySqlWire::new(budget, statements, setup)
+                        .with_number(greeting.connection_id)
+                        .with_database(self.config.get_database());
                     let mut input = ReadBuffer::new();
                     input.extend(&rest);
                     return Ok(Connected { io, wire, input, way });

@@ -12,7 +12,8 @@ use crate::error::Error;
 /// A connection out of sharing: SET, temporary tables, locks, transactions of one's own.
 ///
 /// Statements may be pipelined; they run in the order in which they are first polled. When it is dropped, in any
-/// state, a transaction left open is rolled back and the session is reset before others use the connection.
+/// state, a transaction left open is rolled back and the session is reset before others use the connection; `USE` ends
+/// with it too.
 pub struct Session {
     leased: Leased,
     knowledge: Arc<Knowledge>,

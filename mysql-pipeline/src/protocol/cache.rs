@@ -93,6 +93,17 @@ impl Cache {
         }
     }
 
+    /// Everything is to be prepared again: what is known belongs to another database.
+    pub(crate) fn forget_all(&mut self) {
+        let Self { statements, to_close, .. } = self;
+        statements.retain(|state| {
+            if let State::Ready(prepared) = state {
+                to_close.push(prepared.id);
+            }
+            false
+        });
+    }
+
     /// The server is about to forget all statements.
     pub(crate) fn clear(&mut self) {
         self.statements.clear();
@@ -132,6 +143,19 @@ mod tests {
         assert_eq!(cache.take_to_close(), [StatementId(2)]);
         assert!(matches!(cache.find_or_ask(&a), Found::Ready(_)));
         assert!(cache.take_to_close().is_empty());
+    }
+
+    #[test]
+    fn what_is_forgotten_as_a_whole_is_closed_and_asked_for_again() {
+        let mut cache = Cache::new(2);
+        let [a, b] = ["a", "b"].map(Learned::of);
+        prepare(&mut cache, &a, 1);
+        prepare(&mut cache, &b, 2);
+        cache.forget_all();
+        let mut closed = cache.take_to_close();
+        closed.sort_unstable_by_key(|id| id.0);
+        assert_eq!(closed, [StatementId(1), StatementId(2)]);
+        assert!(matches!(cache.find_or_ask(&a), Found::New(_)));
     }
 
     #[test]

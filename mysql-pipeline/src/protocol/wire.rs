@@ -49,7 +49,7 @@ use super::request::{Request, What};
 use super::response::{Done, Prepared, Status, parse_error};
 use super::{lenenc, malformed};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
-use crate::statement::Learned;
+use crate::statement::{Class, Learned, classify, classify_script};
 
 /// A table or a result has no more columns than this. Source: MySQL manual, "Limits on Table Column Count".
 const MOST_COLUMNS: u64 = 4096;
@@ -65,6 +65,10 @@ pub(crate) struct MySqlWire {
     status: Status,
     /// Settings were changed by somebody other than the engine.
     touched: bool,
+    /// Chooses the configured database again, which a reset does not.
+    home: Option<Bytes>,
+    /// Another database was chosen since.
+    away: bool,
     /// The transaction that was opened, until it ends.
     work: Option<Work>,
     /// The largest packet that the server takes; it ends the connection over a larger one.
@@ -82,6 +86,8 @@ impl MySqlWire {
             setup,
             status: Status::default(),
             touched: false,
+            home: None,
+            away: false,
             work: None,
             max_packet: usize::MAX,
             last_words: None,
@@ -92,6 +98,12 @@ impl MySqlWire {
     /// The same with the server's number for its connection.
     pub(crate) fn with_number(self, number: u32) -> Self {
         Self { number: Some(number), ..self }
+    }
+
+    /// The same with the database that it was opened with.
+    pub(crate) fn with_database(self, database: Option<&str>) -> Self {
+        let home = database.map(|name| Bytes::from(format!("USE `{}`", name.replace('`', "``"))));
+        Self { home, ..self }
     }
 
     pub(crate) fn number(&self) -> Option<u32> {
@@ -123,8 +135,18 @@ impl MySqlWire {
             return self.frame_opening(&text, out);
         }
         let command = match what {
-            What::Script(text) => return self.frame_script(text, *own, *guarded, out),
+            What::Script(text) => {
+                if !*own
+                    && classify_script(&String::from_utf8_lossy(text)).any(|class| class == Class::Database)
+                {
+                    self.chooses_database();
+                }
+                return self.frame_script(text, *own, *guarded, out);
+            }
             What::Query(text) => {
+                if !*own && classify(&String::from_utf8_lossy(text)) == Class::Database {
+                    self.chooses_database();
+                }
                 let guard = guarded.then(|| Guard::set(out));
                 let pending = self.pending(Command::new(Kind::Text, command::query(out, text)));
                 let pending = Pending { own: *own, wants_rows: *rows && !*own, ..pending };
@@ -169,6 +191,9 @@ impl MySqlWire {
                 let guard = guarded.then(|| Guard::set(out));
                 let sequence = command::execute(out, prepared.id, bound);
                 let kind = Kind::Execute { statement: Arc::clone(statement), id: prepared.id };
+                if statement.class == Class::Database {
+                    self.chooses_database();
+                }
                 let pending = self.pending(Command::new(kind, sequence));
                 let pending = Pending { wants_rows: rows, binary: true, ..pending };
                 Framed::Sent(Guard::release(guard, pending, out))
@@ -189,6 +214,15 @@ impl MySqlWire {
                 Framed::Ahead { pending: pending.ahead(key), key }
             }
         }
+    }
+
+    /// What is written now chooses another database. Prepared statements stay in the one that was chosen when they were
+    /// prepared, so that none may be used behind this.
+    ///
+    /// Source: `Prepared_statement::m_db` in MySQL's and MariaDB's `sql_prepare.cc`.
+    fn chooses_database(&mut self) {
+        self.cache.forget_all();
+        self.away = true;
     }
 
     /// An opening alone: what it opens for needs nothing else first.
@@ -467,7 +501,7 @@ impl Wire for MySqlWire {
     fn condition(&self) -> Condition {
         if self.status.in_transaction() {
             Condition::InTransaction
-        } else if self.touched || !self.status.autocommits() {
+        } else if self.touched || self.away || !self.status.autocommits() {
             Condition::Touched
         } else {
             Condition::Clean
@@ -479,8 +513,8 @@ impl Wire for MySqlWire {
         self.touched |= self.work.as_ref().is_some_and(Work::is_ended);
         let reset = match occasion {
             Occasion::Connected | Occasion::ReadOnly => false,
-            Occasion::Tainted => self.touched || !self.status.autocommits(),
-            Occasion::Returned { touched } => touched || self.touched,
+            Occasion::Tainted => self.away || self.touched || !self.status.autocommits(),
+            Occasion::Returned { touched } => touched || self.away || self.touched,
         };
         self.work = None;
         let own = |text: &'static str| Request::own(What::Query(Bytes::from_static(text.as_bytes())));
@@ -488,6 +522,14 @@ impl Wire for MySqlWire {
         if reset {
             // It rolls back too.
             requests.push(Request::own(What::Reset));
+            // And it stays in the database that was chosen last, or in none if that was dropped.
+            // Source: MySQL manual, `mysql_reset_connection()`, "DROP DATABASE Statement".
+            match (&self.home, std::mem::take(&mut self.away)) {
+                (Some(home), _) => requests.push(Request::own(What::Query(home.clone()))),
+                // There is no way back to none: out of range (1690), and the connection is replaced.
+                (None, true) => requests.push(own("SELECT EXP(1000 * (DATABASE() IS NOT NULL))")),
+                (None, false) => {}
+            }
         } else if self.status.in_transaction() || !self.status.autocommits() {
             // The status is as of the latest OK, and an error may have come since: then the ROLLBACK is for nothing.
             requests.push(if self.status.autocommits() {

@@ -5,7 +5,7 @@
 //! they do not nest, and what stands in `/*! … */` or `/*M! … */` is run by servers that are new enough. Which ones
 //! are is not known here, so such a text is read both ways, and the stricter reading counts.
 //!
-//! `pg-pipeline` has the same classes, apart from one, and its own reader on purpose: no two grammars agree on words
+//! `pg-pipeline` has the same classes, apart from two, and its own reader on purpose: no two grammars agree on words
 //! and comments.
 
 /// Where a statement may run.
@@ -19,6 +19,8 @@ pub(crate) enum Class {
     Savepoint,
     /// It changes the session, or depends on what is in it: on a session.
     Session,
+    /// It chooses the database in which names are looked up: on a session.
+    Database,
     /// It commits what came before it: everywhere but in a transaction.
     Commits,
 }
@@ -143,7 +145,10 @@ fn classify_reading(text: &str, conditional_comments_run: bool) -> Class {
         let autocommit = text.to_ascii_lowercase().contains("autocommit");
         return if autocommit { Class::Transaction } else { Class::Session };
     }
-    if any(first, &["use", "lock", "unlock", "prepare", "execute", "deallocate", "handler"]) {
+    if is(first, "use") {
+        return Class::Database;
+    }
+    if any(first, &["lock", "unlock", "prepare", "execute", "deallocate", "handler"]) {
         return Class::Session;
     }
     if is(first, "flush") {
@@ -282,7 +287,8 @@ mod tests {
             ("RELEASE SAVEPOINT s", Class::Savepoint),
             ("SET x = 1", Class::Session),
             ("SET @x = 1", Class::Session),
-            ("USE db", Class::Session),
+            ("USE db", Class::Database),
+            ("/*!50000 use */ db", Class::Database),
             ("LOCK TABLES t READ", Class::Session),
             ("UNLOCK TABLES", Class::Session),
             ("PREPARE x FROM 'SELECT 1'", Class::Session),

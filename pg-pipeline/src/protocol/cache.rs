@@ -9,6 +9,7 @@ use wire_pipeline::statement::PreparedSet;
 use wire_pipeline::wire::Statements;
 
 use super::messages::Description;
+use crate::error::DatabaseError;
 use crate::statement::Learned;
 
 /// A statement's name on one connection.
@@ -32,11 +33,13 @@ pub(crate) struct Prepared {
     pub(crate) name: String,
     /// What this connection's server said of its rows: `None` inside for a statement without rows.
     pub(crate) description: OnceLock<Option<Arc<Description>>>,
+    /// Why it could not be parsed: to whoever has bound it meanwhile the server only says that it does not exist.
+    pub(crate) refusal: OnceLock<DatabaseError>,
 }
 
 impl Prepared {
     pub(crate) fn new(id: StatementId) -> Arc<Self> {
-        Arc::new(Self { id, name: id.name(), description: OnceLock::new() })
+        Arc::new(Self { id, name: id.name(), description: OnceLock::new(), refusal: OnceLock::new() })
     }
 }
 

@@ -299,6 +299,7 @@ impl PgWire {
                 }
                 let skip = usize::from(*opened);
                 if let Some(error) = error {
+                    let error = pending.own_cause(error);
                     let several = parts.len() > 1 + skip;
                     let stale = pending.stale(&error, self.status);
                     let mut error = Fault::refused(error);

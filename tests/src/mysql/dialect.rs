@@ -253,3 +253,19 @@ pub const CHECKED_LATE: &str = "n int UNIQUE";
 
 /// A text, the SHA-256 of another one so many times, and a tail of so many characters.
 pub const ECHO_WITH_SUM: &str = "SELECT CAST(? AS CHAR), SHA2(REPEAT(?, ?), 256), REPEAT('x', ?)";
+
+/// Makes names without a schema mean those of this one, for the session.
+pub fn switch_to(schema: &str) -> String {
+    format!("USE {schema}")
+}
+
+/// The connection's number, and the schema that names without one are looked up in.
+pub const NUMBER_AND_SCHEMA: &str = "SELECT CONNECTION_ID(), SCHEMA()";
+
+/// Has a few rows, and fails behind them (with [`FAILS_AMONG_ROWS_STATE`]).
+pub const FAILS_AMONG_ROWS: &str = "SELECT EXP(706 + n) FROM (SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS list";
+/// SQLSTATE of that: a number out of range.
+pub const FAILS_AMONG_ROWS_STATE: &str = "22003";
+
+/// SQLSTATE of a statement whose plan does not fit any more: the driver prepares it again.
+pub const STALE: Option<&str> = None;

@@ -228,3 +228,19 @@ pub const CHECKED_LATE: &str = "n int UNIQUE DEFERRABLE INITIALLY DEFERRED";
 /// A text, the SHA-256 of another one so many times, and a tail of so many characters.
 pub const ECHO_WITH_SUM: &str =
     "SELECT $1::text, encode(sha256(convert_to(repeat($2, $3), 'UTF8')), 'hex'), repeat('x', $4)";
+
+/// Makes names without a schema mean those of this one, for the session.
+pub fn switch_to(schema: &str) -> String {
+    format!("SET search_path = {schema}")
+}
+
+/// The connection's number, and the schema that names without one are looked up in.
+pub const NUMBER_AND_SCHEMA: &str = "SELECT pg_backend_pid()::int8, current_schema()::text";
+
+/// Has a few rows, and fails behind them (with [`FAILS_AMONG_ROWS_STATE`]).
+pub const FAILS_AMONG_ROWS: &str = "SELECT 1 / (4 - n) FROM generate_series(1, 10) AS n";
+/// SQLSTATE of that: a division by zero.
+pub const FAILS_AMONG_ROWS_STATE: &str = "22012";
+
+/// SQLSTATE of a statement whose plan does not fit any more.
+pub const STALE: Option<&str> = Some("0A000");

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use integration_tests::eventually;
 
 use super::side::{
-    Error, ErrorKind, Isolation, Outcome, Pool, Statement, Transaction, all_shared, drop_table, pool, table,
-    writes,
+    Error, ErrorKind, Isolation, Outcome, Pool, Statement, Transaction, all_shared, drop_table, pool,
+    reconnects, table, writes,
 };
 use super::transactions::{COLUMNS, NOTHING, insert, values};
 
@@ -165,6 +165,7 @@ async fn a_serialization_failure_is_retryable() {
     let (level,): (String,) =
         pool.query_one("SELECT current_setting('transaction_isolation')", ()).await.expect("a setting");
     assert_eq!(level, "read committed");
+    assert_eq!(reconnects(&pool), 0, "no connection was given up for it");
     drop_table(&pool, &table).await;
     pool.close().await;
 }

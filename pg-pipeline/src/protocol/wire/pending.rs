@@ -226,6 +226,22 @@ impl Pending {
         whole && self.closes.is_empty()
     }
 
+    /// Why the statement at hand was refused. One that was parsed for somebody before and could not be does not exist
+    /// (26000), for the reason that was told there.
+    pub(super) fn own_cause(&self, error: DatabaseError) -> DatabaseError {
+        let Kind::Run { parts, .. } = &self.kind else { return error };
+        let Some(part) = parts.get(self.at).filter(|_| !self.bound) else { return error };
+        match part.parses {
+            // A statement that was cancelled, or for which the server had no room, says nothing of the next one.
+            Parses::Asked if error.code().starts_with("42") => {
+                let _ = part.prepared.refusal.set(error.clone());
+                error
+            }
+            Parses::No if error.code() == "26000" => part.prepared.refusal.get().cloned().unwrap_or(error),
+            _ => error,
+        }
+    }
+
     /// Whether the server refused because what was known of the statement is out of date: then whether its parameter
     /// types are, and whether it may be run again because nothing was executed and no transaction is open.
     pub(super) fn stale(&self, error: &DatabaseError, status: u8) -> Option<(bool, bool)> {

@@ -41,6 +41,32 @@ fn a_transaction_that_comes_back_is_rolled_back_before_autocommit_is_on_again() 
     assert!(matches!(&script.what, What::Script(text) if text == "ROLLBACK; SET autocommit = 1"));
 }
 
+#[test]
+fn statements_of_one_database_are_not_used_in_another_and_a_reset_leads_back() {
+    for (home, back) in [(Some("a`b"), "USE `a``b`"), (None, "SELECT EXP(1000 * (DATABASE() IS NOT NULL))")] {
+        for what in [
+            What::Query(Bytes::from_static(b"use other")),
+            What::Script(Bytes::from_static(b"SELECT 1; /*!50000 USE */ other")),
+        ] {
+            let statement = Learned::of("DO ?");
+            let mut wire = prepared(&statement).with_database(home);
+            sent(wire.frame(&mut Request::new(what), &mut Out::default()));
+            assert_eq!(wire.condition(), Condition::Touched);
+            let mut out = Out::default();
+            ahead(wire.frame(&mut Request::execute(&statement, one(1)), &mut out));
+            // CLOSE 1, PREPARE
+            assert_eq!(written(&mut out), b"\x05\0\0\0\x19\x01\0\0\0\x05\0\0\0\x16DO ?");
+            let requests = wire.settle(Occasion::Returned { touched: false });
+            let [reset, home] = &requests[..] else { panic!("two requests") };
+            assert!(matches!(reset.what, What::Reset));
+            assert!(home.own && matches!(&home.what, What::Query(text) if text == back));
+            // There again; the database may be dropped meanwhile, and none is chosen then.
+            let requests = wire.settle(Occasion::Returned { touched: true });
+            assert_eq!(requests.len(), if back.starts_with("USE") { 2 } else { 1 });
+        }
+    }
+}
+
 /// A wire with an open transaction.
 fn opened(statement: &Arc<Learned>) -> MySqlWire {
     let mut wire = prepared(statement);

@@ -108,19 +108,38 @@ fn the_first_statement_of_a_transaction_is_not_run_again() {
 }
 
 #[test]
-fn those_framed_behind_a_parse_that_fails_may_run_again_and_the_first_one_tells_why() {
+fn those_framed_behind_a_parse_that_fails_are_told_the_same_and_it_is_parsed_anew() {
     let select = learned("SELECT 1", &[]);
     let again = Arc::clone(&select);
     Dialogue::new()
         .asks(move || vec![query(&select, &()), query(&select, &()), query(&select, &())])
         .says(&[&error("42P01"), READY, &error("26000"), READY, &error("26000"), READY])
-        .hears([&*refused("42P01"), "stale, parse again: 26000", "stale, parse again: 26000"])
+        .hears([&*refused("42P01"), &*refused("42P01"), &*refused("42P01")])
         // It was never parsed: there is nothing to close.
         .asks(move || vec![query(&again, &())])
         .sends(&[PARSE_PP2, EXECUTED_PP2])
         .says(&[&seven()])
         .hears(["ran 1: id=Some(7)"])
         .check();
+}
+
+#[test]
+fn those_framed_behind_a_parse_that_fails_share_its_fate_where_it_is_the_statements_own() {
+    let vanished = "stale, parse again: 26000";
+    for (code, first, second) in [
+        ("42501", refused("42501"), refused("42501")),
+        ("42883", "stale, learn again: 42883".to_owned(), "stale, learn again: 42883".to_owned()),
+        // Of the next one they say nothing.
+        ("57014", refused("57014"), vanished.to_owned()),
+        ("53200", refused("53200"), vanished.to_owned()),
+    ] {
+        let select = learned("SELECT 1", &[]);
+        Dialogue::new()
+            .asks(move || vec![query(&select, &()), query(&select, &())])
+            .says(&[&error(code), READY, &error("26000"), READY])
+            .hears([&*first, &*second])
+            .check();
+    }
 }
 
 #[test]
