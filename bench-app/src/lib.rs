@@ -2,7 +2,7 @@
 //!
 //! `serve` is the service, `seed` fills its table, `compare` (what runs when nothing is said) starts a database
 //! and the service in all its variants, puts load on it from processes of their own, and reports; `routing` measures
-//! how quick queries get past slow ones. Everything that knows a driver lives in [`store`]; the rest knows only rows of
+//! how quick queries get past slow ones. Everything that knows a driver lives in `store`; the rest knows only rows of
 //! the table `world`.
 //!
 //! A library beside its program, because the services of other drivers (`bench-peers`) are this one over a [`Store`] of
