@@ -2,6 +2,8 @@
 //! driver and server are meant.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use test_servers::Server;
 
@@ -93,4 +95,15 @@ pub async fn through_proxy(name: &str, faults: Faults) -> (Proxy, Config) {
     let proxy = Proxy::start(address().await, faults).await;
     let config = named_config(name).await.hosts([("127.0.0.1", proxy.port())]);
     (proxy, config)
+}
+
+/// The same, with when each connection was asked for.
+pub fn knocks_noted(config: Config) -> (Config, Arc<Mutex<Vec<Instant>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let config = config.transport(move |host, port| {
+        noted.lock().expect("unpoisoned").push(Instant::now());
+        tokio::net::TcpStream::connect((host, port))
+    });
+    (config, asked)
 }

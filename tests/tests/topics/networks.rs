@@ -2,18 +2,16 @@
 //! servers that are away while thousands of tasks ask, and distances that pipelining is there for.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use integration_tests::proxy::{Faults, Kind, Reaction, Rule};
 use integration_tests::{eventually, own_name};
-use tokio::net::TcpStream;
 
 use super::side::dialect::{ECHO, REPEAT, sleep};
 use super::side::{
-    CallOptions, ErrorKind, Outcome, Phase, PipeState, Pool, Row, all_shared, asleep, reconnects,
-    through_proxy, writes,
+    CallOptions, ErrorKind, Outcome, Phase, PipeState, Pool, Row, all_shared, asleep, knocks_noted,
+    reconnects, through_proxy, writes,
 };
 
 /// How long after its deadline an answer is waited for before the connection is given up.
@@ -198,14 +196,7 @@ async fn an_answer_that_trickles_in_does_not_outlive_its_deadline() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_tasks_wait_for_a_server_that_is_away_and_are_told_in_time() {
     let (proxy, config) = through_proxy(&own_name("herd"), Faults::NONE).await;
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let config = config.transport({
-        let asked = Arc::clone(&asked);
-        move |host, port| {
-            asked.lock().expect("unpoisoned").push(Instant::now());
-            TcpStream::connect((host, port))
-        }
-    });
+    let (config, asked) = knocks_noted(config);
     let limit = Duration::from_secs(3);
     let pool = Pool::builder(config).query_timeout(limit).connect().await.expect("a pool");
     all_shared(&pool).await;

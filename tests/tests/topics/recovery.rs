@@ -1,8 +1,8 @@
 //! Connections that end for a reason of the server's or of time's: noticed before a statement is wasted on them, made
 //! again without a storm, and replaced without anybody noticing.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use integration_tests::proxy::Faults;
@@ -11,7 +11,8 @@ use tokio::net::TcpStream;
 
 use super::side::dialect::{ECHO, IDLE_OUT};
 use super::side::{
-    ErrorKind, Outcome, PipeState, Pool, all_shared, config, reconnects, shared_pipes, through_proxy,
+    ErrorKind, Outcome, PipeState, Pool, all_shared, config, knocks_noted, reconnects, shared_pipes,
+    through_proxy,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,14 +109,7 @@ impl Askers {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_server_is_away_one_connection_knocks_and_all_are_back_within_a_second() {
     let (proxy, config) = through_proxy(&own_name("away"), Faults::NONE).await;
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let config = config.transport({
-        let asked = Arc::clone(&asked);
-        move |host, port| {
-            asked.lock().expect("unpoisoned").push(Instant::now());
-            TcpStream::connect((host, port))
-        }
-    });
+    let (config, asked) = knocks_noted(config);
     let pool = Pool::builder(config).query_timeout(Duration::from_secs(20)).connect().await.expect("a pool");
     all_shared(&pool).await;
     let askers = Askers::start(&pool);

@@ -4,23 +4,18 @@ use std::time::Duration;
 
 use integration_tests::{eventually, own_name};
 
-use super::hostile_peers::{hear_run, odd_once, pool_of_one, seven};
+use super::hostile_peers::{answers_with, pool_of_one, seven};
 use super::side::dialect::{ECHO, sleep};
-use super::side::peer::{answer, garbage};
+use super::side::peer::garbage;
 use super::side::{
     CallOptions, Losses, Pool, Row, all_shared, asleep, config, named_config, named_pool, number, pool,
-    terminate,
+    pool_of, terminate,
 };
-
-async fn pool_of(connections: usize) -> Pool {
-    let pool = Pool::builder(config().await).connections(connections).connect().await.expect("a pool");
-    all_shared(&pool).await;
-    pool
-}
 
 #[tokio::test]
 async fn waits_service_and_batches_are_counted_per_pipe_and_in_total() {
     let pool = pool_of(2).await;
+    all_shared(&pool).await;
     pool.query_one::<(i32,)>(ECHO, (0,)).await.expect("known from here on");
     let before = pool.stats().work();
     let all = (0..200).map(|n| pool.query_one::<(i32,)>(ECHO, (n,)));
@@ -53,6 +48,7 @@ async fn waits_service_and_batches_are_counted_per_pipe_and_in_total() {
 #[tokio::test]
 async fn who_is_behind_a_slow_one_is_counted() {
     let pool = pool_of(1).await;
+    all_shared(&pool).await;
     let slow = sleep(0.3);
     for _ in 0..2 {
         pool.query::<Row>(&slow, ()).await.expect("known from here on");
@@ -117,33 +113,13 @@ async fn connections_that_end_are_counted_by_reason() {
     assert_eq!(pool.stats().work().losses.ended, 0);
     pool.close().await;
 
-    let said = garbage().remove(0);
-    let peer = odd_once(move |mut talk| {
-        let said = said.clone();
-        async move {
-            talk.greet().await?;
-            hear_run(&mut talk).await?;
-            talk.say(&said).await?;
-            talk.ignore().await
-        }
-    })
-    .await;
+    let peer = answers_with(garbage().remove(0)).await;
     let pool = pool_of_one(&peer);
     seven(&pool).await.expect_err("garbage");
     eventually("it was replaced", || async { pool.stats().work().losses.protocol == 1 }).await;
     pool.close().await;
 
-    let peer = odd_once(|mut talk| async move {
-        talk.greet().await?;
-        loop {
-            let asked = talk.hear().await?;
-            if asked.runs {
-                return talk.ignore().await;
-            }
-            talk.say(&answer(&asked)).await?;
-        }
-    })
-    .await;
+    let peer = answers_with(Vec::new()).await;
     let builder = Pool::builder(peer.config()).connections(1).query_timeout(Duration::from_millis(500));
     let pool = builder.stall_timeout(Duration::from_millis(200)).connect().await.expect("a pool");
     seven(&pool).await.expect_err("never answered");

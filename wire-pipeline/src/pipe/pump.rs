@@ -230,13 +230,13 @@ impl<'a, D: Driver> Pump<'a, D> {
                 }
             }
             // The clock goes on also where bytes come without end.
-            if !progress || now.saturating_duration_since(self.ticked_at) >= TICK {
-                if !progress {
-                    ready!(self.poll_tick(cx));
-                }
-                if let Err(end) = self.on_tick() {
-                    return Poll::Ready(end);
-                }
+            if !progress {
+                ready!(self.poll_tick(cx));
+            } else if now.saturating_duration_since(self.ticked_at) < TICK {
+                continue;
+            }
+            if let Err(end) = self.on_tick() {
+                return Poll::Ready(end);
             }
         }
         // There is more to do, and others have waited long enough.

@@ -29,7 +29,7 @@ impl<D: Driver> Pump<'_, D> {
         let settling = matches!(self.stage, Stage::Settling { .. });
         if !self.ticking {
             // While a request to stop is on its way, what was queued meanwhile has deadlines too.
-            let idle = self.core.is_empty() && !settling && self.cancelling.is_none();
+            let idle = self.core.is_empty() && !settling && !self.is_cancelling();
             match self.report_at {
                 _ if !idle => self.tick.as_mut().reset(Instant::now() + TICK),
                 // A lease that is held and not used is reported too.
@@ -66,7 +66,7 @@ impl<D: Driver> Pump<'_, D> {
             return Err(End::Lost(Loss::Stalled, faults::silent(now.saturating_duration_since(deadline))));
         }
         // Nothing is sent while a request to stop is on its way, and others need not wait for that.
-        let overdue = self.cancelling.is_some()
+        let overdue = self.is_cancelling()
             || self.core.head_since().is_some_and(|since| now > since + OVERDUE + self.core.way());
         if overdue {
             match self.stage {
@@ -89,7 +89,7 @@ impl<D: Driver> Pump<'_, D> {
     /// The only request that is out has had its time: the server need not work on it any longer.
     fn cancel_overdue(&mut self, now: Instant) {
         let Some(since) = self.core.overdue_alone(now) else { return };
-        if self.cancelling.is_some() || self.cancelled == Some(since) {
+        if self.is_cancelling() || self.cancelled == Some(since) {
             return;
         }
         self.cancelled = Some(since);
@@ -109,7 +109,7 @@ impl<D: Driver> Pump<'_, D> {
 
     /// Nothing is out or waits here, and the server is not asked to stop: what is sent now is hit by nothing.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.core.is_empty() && self.cancelling.is_none()
+        self.core.is_empty() && !self.is_cancelling()
     }
 
     /// Whether the server has heard that it is to stop.
