@@ -30,6 +30,7 @@ use wire_pipeline::socket::{Keepalive, Tuning};
 use self::environment::VARIABLES;
 use self::host::Addresses;
 use crate::error::{Error, Fault};
+use crate::protocol::command::LARGEST_PACKET;
 
 /// What to connect to and as whom, and the options of the pool.
 ///
@@ -265,7 +266,7 @@ impl Config {
             TimeZone::Named(zone) => Some(format!("SET time_zone = '{zone}'")),
         };
         let own = [
-            "SELECT @@max_allowed_packet",
+            LARGEST_PACKET,
             "SET NAMES utf8mb4",
             "SET session_track_state_change = ON",
             "SET autocommit = 1",

@@ -9,6 +9,9 @@ use wire_pipeline::buffer::Out;
 use super::packet::{Sequence, write_command};
 use super::response::StatementId;
 
+/// The question for the largest packet that the server takes.
+pub(crate) const LARGEST_PACKET: &str = "SELECT @@max_allowed_packet";
+
 /// The parameters of one execution, as they go out behind the statement's id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bound {

@@ -43,7 +43,7 @@ use work::{Guard, Work};
 
 use super::answer::{Answer, ResultSet};
 use super::cache::{Cache, Found};
-use super::command::{self, Bound};
+use super::command::{self, Bound, LARGEST_PACKET};
 use super::packet::Header;
 use super::request::{Request, What};
 use super::response::{Done, Prepared, Status, parse_error};
@@ -148,7 +148,9 @@ impl MySqlWire {
                     self.chooses_database();
                 }
                 let guard = guarded.then(|| Guard::set(out));
-                let pending = self.pending(Command::new(Kind::Text, command::query(out, text)));
+                let asks = *own && text == LARGEST_PACKET;
+                let kind = if asks { Kind::LargestPacket(SmallVec::new()) } else { Kind::Text };
+                let pending = self.pending(Command::new(kind, command::query(out, text)));
                 let pending = Pending { own: *own, wants_rows: *rows && !*own, ..pending };
                 return Framed::Sent(Guard::release(guard, pending, out));
             }
@@ -251,7 +253,6 @@ impl MySqlWire {
             ended: false,
             binary: false,
             wants_rows: false,
-            number: None,
             error: None,
             results: SmallVec::new(),
             columns: 0,
@@ -377,17 +378,14 @@ impl MySqlWire {
             pending.command.state = State::First;
             return Ok(Step::Next);
         }
-        match pending.command.kind {
+        match &pending.command.kind {
             Kind::Reset => {
                 self.touched = false;
                 self.work = None;
             }
             Kind::Opening => self.work = Some(Work::default()),
             Kind::Commit => self.work = None,
-            // The first question of the set-up; see `Config::get_setup`.
-            Kind::Text if pending.own && self.max_packet == usize::MAX => {
-                self.max_packet = pending.number.take().unwrap_or(self.max_packet);
-            }
+            Kind::LargestPacket(row) => self.max_packet = pending::largest_packet(row)?,
             Kind::Execute { .. } | Kind::Text if pending.part => {
                 let ended = self.work.as_mut().is_some_and(|work| work.is_ended_by(status));
                 pending.ended |= ended;
@@ -416,6 +414,7 @@ impl MySqlWire {
             }
             Kind::Execute { .. }
             | Kind::Text
+            | Kind::LargestPacket(_)
             | Kind::Opening
             | Kind::Commit
             | Kind::Rollback

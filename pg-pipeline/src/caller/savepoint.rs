@@ -37,8 +37,16 @@ impl<'a> Caller<'a> {
         Ok(held.is_set())
     }
 
-    /// Keeps what was done since a savepoint.
+    /// Keeps what was done since a savepoint; what the server refuses, also of what comes before, is undone.
     pub(crate) async fn keep(self, mut held: Held<'a>) -> Result<(), Fault> {
+        let kept = self.ask_to_keep(&held).await;
+        if kept.as_ref().is_err_and(|error| error.outcome() == Outcome::Failed) {
+            held.undo_after_all();
+        }
+        kept
+    }
+
+    async fn ask_to_keep(self, held: &Held<'a>) -> Result<(), Fault> {
         let deadline = self.deadline();
         let mut call = self.begin_call();
         let turn = self.take_turn(&call, deadline).await?;
@@ -49,11 +57,7 @@ impl<'a> Caller<'a> {
             // whether all is well.
             "SELECT 1".to_owned()
         };
-        let kept = self.say(&mut call, text, deadline, turn).await;
-        if kept.as_ref().is_err_and(|error| error.outcome() == Outcome::Failed) {
-            held.undo_after_all();
-        }
-        kept
+        self.say(&mut call, text, deadline, turn).await
     }
 
     /// Undoes what was done since a savepoint, and waits until that is confirmed.

@@ -40,6 +40,18 @@ const PINNED_WIDE: &[(Driver, u64, &str)] = &[
     (Pg, 533, "what was queued while a request to stop was on its way, alone, missed its deadline"),
     (Pg, 588, "the same, by half a second"),
     (My, 273, "a session was put right while a request to stop was on its way, which could have hit that"),
+    (
+        Pg,
+        41_336,
+        "of a savepoint that could not be kept, because one inside of it could not be undone, the work stayed",
+    ),
+    (Pg, 303_303, "the same"),
+    (My, 486_067, "the same in the other driver"),
+    (
+        My,
+        482_545,
+        "a row came in two pieces, and the answer to another question was taken for the largest packet",
+    ),
 ];
 
 #[test]

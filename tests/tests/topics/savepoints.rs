@@ -96,6 +96,24 @@ async fn parts_nest() {
     end(pool, tx, &table, &[1, 3]).await;
 }
 
+/// What is kept after that would be kept by a transaction that its caller takes for broken there.
+#[tokio::test]
+async fn a_part_that_is_told_to_have_failed_is_not_kept() {
+    let pool = pool().await;
+    let (tx, table, insert) = begin(&pool, "failed_to_keep").await;
+    tx.execute(&insert, (1,)).await.expect("a write");
+    let outer = tx.savepoint().await.expect("a savepoint");
+    outer.execute(&insert, (2,)).await.expect("a write");
+    let inner = outer.savepoint().await.expect("a part of a part");
+    // Behind the driver's back, so that the server cannot go back to the inner one.
+    outer.execute("RELEASE SAVEPOINT pipeline_savepoint_2", ()).await.expect("released");
+    drop(inner);
+    let error = outer.commit().await.expect_err("what was dropped cannot be undone");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed), "{error}");
+    tx.execute(&insert, (3,)).await.expect("the transaction goes on from before the outer one");
+    end(pool, tx, &table, &[1, 3]).await;
+}
+
 #[tokio::test]
 async fn parts_dropped_half_way_are_undone() {
     let pool = pool().await;

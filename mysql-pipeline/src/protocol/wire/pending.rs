@@ -14,6 +14,11 @@ use super::MySqlWire;
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 use crate::statement::Learned;
 
+/// The bytes of a packet that holds a number in text: the header, its length, and 20 digits.
+const LONGEST_NUMBER: usize = Header::LEN + 1 + 20;
+/// The least that the server can be told to take. Source: MySQL manual, `max_allowed_packet`.
+const LEAST_PACKET: usize = 1024;
+
 /// What is remembered of a request, or of its forerunner, until its answer is complete.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
@@ -32,8 +37,6 @@ pub(crate) struct Pending {
     pub(super) binary: bool,
     /// Whether rows are wanted.
     pub(super) wants_rows: bool,
-    /// The number that the last row of a text holds, for the engine's own question.
-    pub(super) number: Option<usize>,
     pub(super) error: Option<DatabaseError>,
     pub(super) results: SmallVec<[ResultSet; 1]>,
     pub(super) columns: u16,
@@ -62,6 +65,8 @@ pub(super) enum Kind {
         id: StatementId,
     },
     Text,
+    /// The question for the largest packet that the server takes, and what has come of the row that tells it.
+    LargestPacket(SmallVec<[u8; LONGEST_NUMBER]>),
     /// What opens a transaction.
     Opening,
     /// What ends one.
@@ -128,7 +133,8 @@ impl Pending {
 
     /// Collects what has arrived of a row; large ones are not gathered in the read buffer first.
     pub(super) fn row(&mut self, data: &[u8]) -> Result<Row, Fault> {
-        let State::Rows { left, continued } = &mut self.command.state else { return Ok(Row::Other) };
+        let Command { kind, sequence, state } = &mut self.command;
+        let State::Rows { left, continued } = state else { return Ok(Row::Other) };
         if *left == 0 {
             let Some(header) = Header::parse(data) else { return Ok(Row::Short) };
             if !*continued {
@@ -138,14 +144,14 @@ impl Pending {
                     Some(0xFF) => return Ok(Row::Other),
                     // A row of text may begin like this too, with a value of 16 MiB at least.
                     Some(0xFE) if !header.is_continued() => return Ok(Row::Other),
-                    Some(first) if *first != 0 && matches!(self.command.kind, Kind::Execute { .. }) => {
+                    Some(first) if *first != 0 && matches!(kind, Kind::Execute { .. }) => {
                         return Err(malformed("a row that is not binary"));
                     }
                     Some(_) if header.len == 0 => return Err(malformed("an empty row")),
                     Some(_) => {}
                 }
             }
-            if !self.command.sequence.accept(header) {
+            if !sequence.accept(header) {
                 return Err(malformed("a row out of order"));
             }
             *left = header.total();
@@ -155,8 +161,9 @@ impl Pending {
         if here.is_empty() {
             return Ok(Row::Short);
         }
-        if self.own && here.len() == *left {
-            self.number = number(here);
+        if let Kind::LargestPacket(row) = kind {
+            let room = LONGEST_NUMBER - row.len();
+            row.extend_from_slice(&here[..here.len().min(room)]);
         }
         *left -= here.len();
         if self.wants_rows {
@@ -211,8 +218,11 @@ impl Pending {
     }
 }
 
-/// The number in a text row of one column.
-fn number(row: &[u8]) -> Option<usize> {
-    let mut rest = row.get(Header::LEN..)?;
-    std::str::from_utf8(lenenc::take_bytes(&mut rest)?).ok()?.parse().ok()
+/// The number in a text row of one column, if it can be a largest packet.
+pub(super) fn largest_packet(row: &[u8]) -> Result<usize, Fault> {
+    let number = || -> Option<usize> {
+        let mut rest = row.get(Header::LEN..)?;
+        std::str::from_utf8(lenenc::take_bytes(&mut rest)?).ok()?.parse().ok()
+    };
+    number().filter(|bytes| *bytes >= LEAST_PACKET).ok_or_else(|| malformed("no valid max_allowed_packet"))
 }

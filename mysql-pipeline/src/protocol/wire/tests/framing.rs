@@ -1,6 +1,7 @@
 //! What goes out, byte by byte.
 
 use super::*;
+use crate::protocol::command::LARGEST_PACKET;
 
 #[test]
 fn a_cold_statement_is_prepared_once_and_executed_under_the_id_that_came() {
@@ -93,20 +94,51 @@ fn several_statements_are_allowed_for_a_script_and_no_longer() {
     assert_eq!(ran.results.len(), 1, "of results that are not wanted the last one is kept");
 }
 
-#[test]
-fn a_packet_that_would_cost_the_connection_is_not_sent() {
+/// A wire that has asked for the largest packet, and the answer's bytes but for the row: one column, and the end.
+fn asks_for_the_largest_packet(row: &[u8], size: usize) -> (MySqlWire, Result<Received<MySqlWire>, Fault>) {
     let mut wire = wire();
     let mut out = Out::default();
-    let mut own = Request::own(What::Query(Bytes::from_static(b"SELECT @@max_allowed_packet")));
+    let mut own = Request::own(What::Query(Bytes::from_static(LARGEST_PACKET.as_bytes())));
     let mut pending = sent(wire.frame(&mut own, &mut out));
-    // one column, its definition, the text "1024", OK
-    let rows = b"\x01\0\0\x01\x01\x05\0\0\x02\x03defA\x05\0\0\x03\x041024\x07\0\0\x04\xFE\0\0\x02\0\0\0";
-    ran(answer(&mut wire, &mut pending, rows));
     written(&mut out);
-    let large = Request::query(vec![b'x'; 1024]);
-    assert!(
-        matches!(wire.frame(&mut { large }, &mut out), Framed::Refused(error) if error.kind() == ErrorKind::Encode)
-    );
-    assert!(out.is_empty());
-    sent(wire.frame(&mut Request::query(vec![b'x'; 1023]), &mut out));
+    let answer =
+        [&b"\x01\0\0\x01\x01\x05\0\0\x02\x03defA"[..], row, b"\x07\0\0\x04\xFE\0\0\x02\0\0\0"].concat();
+    let received = receive(&mut wire, Some(&mut pending), &answer, size);
+    (wire, received)
+}
+
+#[test]
+fn a_packet_that_would_cost_the_connection_is_not_sent() {
+    // In pieces of any size, for the row may come in parts.
+    for size in 1..40 {
+        let (mut wire, received) = asks_for_the_largest_packet(b"\x05\0\0\x03\x041024", size);
+        assert!(matches!(received, Ok(Received::Answer(Ok(_)))));
+        let mut out = Out::default();
+        let mut large = Request::query(vec![b'x'; 1024]);
+        assert!(
+            matches!(wire.frame(&mut large, &mut out), Framed::Refused(error) if error.kind() == ErrorKind::Encode)
+        );
+        assert!(out.is_empty());
+        sent(wire.frame(&mut Request::query(vec![b'x'; 1023]), &mut out));
+    }
+}
+
+#[test]
+fn a_server_that_takes_no_packets_is_not_believed() {
+    for row in [&b"\x02\0\0\x03\x011"[..], b"\x01\0\0\x03\xFB", b"\x05\0\0\x03\x0412x4", b"\x01\0\0\x03\x04"]
+    {
+        let (_, received) = asks_for_the_largest_packet(row, usize::MAX);
+        assert!(received.is_err_and(|error| error.kind() == ErrorKind::Protocol), "{row:?}");
+    }
+}
+
+#[test]
+fn no_other_question_is_taken_for_that_of_the_largest_packet() {
+    let mut wire = wire();
+    let mut out = Out::default();
+    let mut own = Request::own(What::Query(Bytes::from_static(b"SELECT EXP(1000 * @@global.read_only)")));
+    let mut pending = sent(wire.frame(&mut own, &mut out));
+    let rows = b"\x01\0\0\x01\x01\x05\0\0\x02\x03defA\x02\0\0\x03\x011\x07\0\0\x04\xFE\0\0\x02\0\0\0";
+    ran(answer(&mut wire, &mut pending, rows));
+    sent(wire.frame(&mut Request::query(vec![b'x'; 1 << 20]), &mut out));
 }
