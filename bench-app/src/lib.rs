@@ -10,6 +10,7 @@
 
 mod cli;
 mod compare;
+mod cpu_group;
 mod http;
 mod load;
 mod process;

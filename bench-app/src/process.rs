@@ -20,19 +20,8 @@ impl CpuTimes {
     /// Of a process and everything that descends from it.
     pub(crate) fn of_tree(root: u32) -> Option<Self> {
         let mut times = HashMap::from([(root, cpu_time(root)?)]);
-        let parents: Vec<(u32, u32)> =
-            processes().filter_map(|pid| Some((pid, parent(&read(pid, "stat")?)?))).collect();
-        let mut found = true;
-        while found {
-            found = false;
-            for (pid, parent) in &parents {
-                if times.contains_key(parent) && !times.contains_key(pid) {
-                    // A process that ended in between took its figures with it.
-                    times.insert(*pid, cpu_time(*pid).unwrap_or_default());
-                    found = true;
-                }
-            }
-        }
+        // A process that ended in between took its figures with it.
+        times.extend(tree(root).into_iter().map(|pid| (pid, cpu_time(pid).unwrap_or_default())));
         Some(Self(times))
     }
 
@@ -43,6 +32,19 @@ impl CpuTimes {
         };
         self.0.iter().map(spent).sum()
     }
+}
+
+/// A process and everything that descends from it.
+pub(crate) fn tree(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> =
+        processes().filter_map(|pid| Some((pid, parent(&read(pid, "stat")?)?))).collect();
+    let mut tree = vec![root];
+    let mut at = 0;
+    while let Some(&of) = tree.get(at) {
+        tree.extend(parents.iter().filter(|(pid, parent)| *parent == of && *pid != of).map(|(pid, _)| pid));
+        at += 1;
+    }
+    tree
 }
 
 /// The most memory that the process has held at any time, in bytes.
@@ -67,6 +69,16 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// By what rule the kernel shares the CPU among all that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scheduling {
+    /// Process by process: there are no autogroups, or a control group around everything keeps them away.
+    Even,
+    /// Session by session: no control group could be made.
+    Autogroups,
+}
+
 /// The machine, as a report names it.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Machine {
@@ -76,10 +88,11 @@ pub(crate) struct Machine {
     os: &'static str,
     architecture: &'static str,
     kernel: Option<String>,
+    scheduling: Scheduling,
 }
 
 impl Machine {
-    pub(crate) fn this() -> Self {
+    pub(crate) fn this(scheduling: Scheduling) -> Self {
         let cpu = fs::read_to_string("/proc/cpuinfo").ok();
         let memory = fs::read_to_string("/proc/meminfo").ok();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
@@ -93,6 +106,7 @@ impl Machine {
             os: std::env::consts::OS,
             architecture: std::env::consts::ARCH,
             kernel: kernel.map(|release| release.trim().to_owned()),
+            scheduling,
         }
     }
 }

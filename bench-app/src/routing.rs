@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::cli::{Database, RoutingOptions};
 use crate::compare::database::Running;
+use crate::cpu_group::{self, CpuGroup};
 use crate::store::{self, Failure, Mixed, WORLDS, mysql, postgres};
 
 /// Before each measurement, under the same load: statements are prepared, and what they take is learnt.
@@ -92,10 +93,12 @@ struct Measured {
 /// Measures, prints a table, and says whether every query was answered.
 pub(crate) fn run(options: &RoutingOptions) -> Result<bool> {
     ensure!(!options.duration.is_zero(), "--duration 0 measures nothing: give a length such as 4s");
+    let (group, _) = CpuGroup::enter();
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let mut clean = true;
     for database in &options.database {
         let running = runtime.block_on(Running::start(*database, None))?;
+        cpu_group::take_in(group.as_ref(), running.pid());
         runtime.block_on(store::seed(running.url()))?;
         let measured = match database {
             Database::Postgres => measure::<postgres::Mixed>(&runtime, running.url(), options),

@@ -95,7 +95,7 @@ mod tests {
     use super::{Report, Settings, Versions};
     use crate::cli::{Access, Database, Generator};
     use crate::compare::report::tests::{options, row};
-    use crate::process::Machine;
+    use crate::process::{Machine, Scheduling};
 
     fn keys(value: &Value) -> Vec<&str> {
         value.as_object().expect("an object").keys().map(String::as_str).collect()
@@ -106,7 +106,7 @@ mod tests {
         let mut versions = Versions::new(Generator::Wrk, "4.1.0");
         versions.databases.insert(Database::Postgres, "18.6".to_owned());
         let report = Report {
-            machine: Machine::this(),
+            machine: Machine::this(Scheduling::Even),
             versions,
             settings: Settings::new(&options(&[])),
             rows: vec![row(Access::Pipelined, &[300, 100, 200])],
@@ -144,7 +144,7 @@ mod tests {
     fn the_report_is_written_as_a_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let report = Report {
-            machine: Machine::this(),
+            machine: Machine::this(Scheduling::Even),
             versions: Versions::new(Generator::Own, "0.1.0"),
             settings: Settings::new(&options(&["--full"])),
             rows: Vec::new(),

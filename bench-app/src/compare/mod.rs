@@ -18,6 +18,7 @@ use self::database::Running;
 use self::json::{Report, Settings, Versions};
 use self::report::Row;
 use crate::cli::{CompareOptions, Generator};
+use crate::cpu_group::{self, CpuGroup};
 use crate::process::Machine;
 use crate::store;
 
@@ -34,6 +35,7 @@ pub(crate) async fn run(options: &CompareOptions) -> Result<bool> {
 
 async fn compare(options: &CompareOptions) -> Result<bool> {
     options.check()?;
+    let (group, scheduling) = CpuGroup::enter();
     let generator = match options.load {
         Some(generator) => generator,
         None => Generator::best().await,
@@ -45,6 +47,7 @@ async fn compare(options: &CompareOptions) -> Result<bool> {
     let mut rows = Vec::new();
     for database in &options.databases()? {
         let running = Running::start(*database, options.url.as_deref()).await?;
+        cpu_group::take_in(group.as_ref(), running.pid());
         store::seed(running.url()).await?;
         let facts = store::facts(running.url()).await?;
         eprintln!("{database} {}, load from {}", facts.version, generator.name());
@@ -75,7 +78,8 @@ async fn compare(options: &CompareOptions) -> Result<bool> {
         );
     }
 
-    let report = Report { machine: Machine::this(), versions, settings: Settings::new(options), rows };
+    let report =
+        Report { machine: Machine::this(scheduling), versions, settings: Settings::new(options), rows };
     print!("{}", table::render(&report.rows));
     if let Some(path) = &options.json {
         report.write(path)?;
