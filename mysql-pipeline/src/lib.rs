@@ -42,9 +42,9 @@
 //! Connections of the pool are stateless. A statement whose first word opens or ends a transaction or changes the
 //! session (`BEGIN`, `SET`, `USE`, `LOCK TABLES`, temporary tables …, also in `/*! … */`) is refused before it is sent,
 //! and the error names the right call: [`Pool::begin`] or [`Pool::session`], which take one connection out of sharing.
-//! What slips through (a procedure that changes a setting) is noticed by what the server reports of its session, and
-//! the connection is put right before anybody else uses it. Locks taken by functions such as `GET_LOCK` are not
-//! reported: take them on a session.
+//! So are calls of `GET_LOCK`, `RELEASE_LOCK` and `RELEASE_ALL_LOCKS`. What slips through (a procedure that changes a
+//! setting) is noticed by what the server reports of its session, and the connection is put right before anybody else
+//! uses it. Locks that a stored program takes are not reported: call it on a session.
 //!
 //! Sessions speak `utf8mb4`, have the time zone `+00:00` unless the configuration says otherwise, and the server's
 //! `sql_mode`. [`Executed::rows_affected`] counts the rows that an update matched, also those that had the new values

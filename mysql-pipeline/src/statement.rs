@@ -8,7 +8,8 @@ mod registry;
 mod text;
 
 pub(crate) use class::{
-    Class, classify, classify_script, may_end_unseen, script_may_end_unseen, without_empty_end,
+    Class, chooses_database, classify, classify_script, may_end_unseen, script_chooses_database,
+    script_may_end_unseen, without_empty_end,
 };
 pub(crate) use registry::{Learned, Registry};
 pub(crate) use text::fill;

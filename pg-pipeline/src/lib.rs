@@ -41,10 +41,11 @@
 //!
 //! Connections of the pool are stateless. A statement whose first word opens or ends a transaction or changes the
 //! session (`BEGIN`, `SET`, `LISTEN`, temporary tables …) is refused before it is sent, and the error names the right
-//! call: [`Pool::begin`] or [`Pool::session`], which take one connection out of sharing. What slips through (a function
-//! that changes a setting, a temporary table made by `SELECT … INTO TEMP` or in the schema `pg_temp`) is noticed by what the server reports, and the connection is put right before anybody else
-//! uses it. Settings that the server does not report can be changed behind the driver's back by functions such as
-//! `set_config`; use a session for them. So can advisory locks: take them on a session.
+//! call: [`Pool::begin`] or [`Pool::session`], which take one connection out of sharing. So are calls of functions that
+//! do such a thing (`set_config`, `pg_advisory_lock` and its kin but for those that end with their transaction), and
+//! temporary tables by `SELECT … INTO TEMP` or in the schema `pg_temp`. What slips through inside of a function of one's
+//! own is noticed by what the server reports, and the connection is put right before anybody else uses it; settings
+//! and locks that the server does not report are not: call such functions on a session.
 //!
 //! # Transactions
 //!

@@ -5,6 +5,7 @@
 
 mod class;
 mod registry;
+mod session_use;
 
 pub(crate) use class::{Class, chains, classify};
 pub(crate) use registry::{Ask, Learned, Registry, check_text};

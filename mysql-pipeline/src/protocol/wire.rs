@@ -49,7 +49,7 @@ use super::request::{Request, What};
 use super::response::{Done, Prepared, Status, parse_error};
 use super::{lenenc, malformed};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
-use crate::statement::{Class, Learned, classify, classify_script};
+use crate::statement::{Class, Learned, chooses_database, script_chooses_database};
 
 /// A table or a result has no more columns than this. Source: MySQL manual, "Limits on Table Column Count".
 const MOST_COLUMNS: u64 = 4096;
@@ -136,15 +136,13 @@ impl MySqlWire {
         }
         let command = match what {
             What::Script(text) => {
-                if !*own
-                    && classify_script(&String::from_utf8_lossy(text)).any(|class| class == Class::Database)
-                {
+                if !*own && script_chooses_database(&String::from_utf8_lossy(text)) {
                     self.chooses_database();
                 }
                 return self.frame_script(text, *own, *guarded, out);
             }
             What::Query(text) => {
-                if !*own && classify(&String::from_utf8_lossy(text)) == Class::Database {
+                if !*own && chooses_database(&String::from_utf8_lossy(text)) {
                     self.chooses_database();
                 }
                 let guard = guarded.then(|| Guard::set(out));

@@ -1,4 +1,4 @@
-//! What a statement's first words say: whether others may share the session that it runs in.
+//! What a statement's words say: whether others may share the session that it runs in. Mostly the first ones do.
 //!
 //! A shared handle refuses what opens or ends a transaction or changes the session, before it is sent. The words are
 //! those of MySQL's and MariaDB's grammars (`sql_yacc.yy`); comments are as their scanner has them (`sql_lex.cc`):
@@ -25,8 +25,44 @@ pub(crate) enum Class {
     Commits,
 }
 
-/// Looks at the first words of `text`.
+/// Functions that take or give back locks of the session. Source: MySQL manual, "Locking Functions".
+const LOCKING: &[&str] = &["get_lock", "release_lock", "release_all_locks"];
+
+/// Looks at the first words of `text`, and where these say nothing at the others too.
 pub(crate) fn classify(text: &str) -> Class {
+    match by_first_words(text) {
+        Class::Plain if calls(text, LOCKING) => Class::Session,
+        class => class,
+    }
+}
+
+/// Whether a statement chooses the database in which names are looked up.
+pub(crate) fn chooses_database(text: &str) -> bool {
+    by_first_words(text) == Class::Database
+}
+
+/// Whether one of a script's statements does.
+pub(crate) fn script_chooses_database(script: &str) -> bool {
+    statements(script).any(chooses_database)
+}
+
+/// Whether one of these functions is called, outside of quotes and comments. What stands in `/*! … */` counts.
+fn calls(text: &str, functions: &[&str]) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80;
+    let mut rest = text;
+    loop {
+        let at = find_outside(rest, b'(');
+        let Some(behind) = rest.get(at + 1..) else { return false };
+        let before = rest[..at].trim_ascii_end();
+        let begin = before.bytes().rposition(|byte| !is_word(byte)).map_or(0, |last| last + 1);
+        if functions.iter().any(|function| before[begin..].eq_ignore_ascii_case(function)) {
+            return true;
+        }
+        rest = behind;
+    }
+}
+
+fn by_first_words(text: &str) -> Class {
     let run = classify_reading(text, true);
     if matches!(run, Class::Plain | Class::Commits) && (text.contains("/*!") || text.contains("/*M!")) {
         return match classify_reading(text, false) {
@@ -269,6 +305,11 @@ mod tests {
             ("(SELECT 1)", Class::Plain),
             ("WITH x AS (SELECT 1) SELECT * FROM x", Class::Plain),
             ("CALL p()", Class::Plain),
+            ("SELECT GET_LOCK('a', 1)", Class::Session),
+            ("DO release_all_locks ()", Class::Session),
+            ("SELECT 1, (SELECT `get_lock`(1)), /*!50000 release_lock('a') */", Class::Session),
+            ("SELECT 'get_lock(1)', `get_lock`, forget_lock(1), 'it''s' -- get_lock(1)", Class::Plain),
+            ("SELECT /* get_lock(1) */ get_lock", Class::Plain),
             ("START REPLICA", Class::Plain),
             ("SHOW TABLES", Class::Plain),
             ("begin", Class::Transaction),

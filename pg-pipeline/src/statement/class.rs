@@ -1,4 +1,4 @@
-//! What a statement's first words say: whether others may share the session that it runs in.
+//! What a statement's words say: whether others may share the session that it runs in. Mostly the first ones do.
 //!
 //! A shared handle refuses what opens or ends a transaction or changes the session, before it is sent. The words are
 //! those of PostgreSQL's grammar (`src/backend/parser/gram.y`); comments nest, and empty statements before the first
@@ -6,6 +6,8 @@
 //!
 //! `mysql-pipeline` has the same classes, apart from one, and its own reader on purpose: no two grammars agree on words
 //! and comments.
+
+use super::session_use::uses_session;
 
 /// Where a statement may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +24,15 @@ pub(crate) enum Class {
     Copy,
 }
 
-/// Looks at the first words of `text`.
+/// Looks at the first words of `text`, and where these say nothing at the others too.
 pub(crate) fn classify(text: &str) -> Class {
+    match by_first_words(text) {
+        Class::Plain if uses_session(text) => Class::Session,
+        class => class,
+    }
+}
+
+fn by_first_words(text: &str) -> Class {
     let mut words = Words { rest: text };
     let Some(first) = words.next() else { return Class::Plain };
     let is = |word: &str, other: &str| word.eq_ignore_ascii_case(other);
@@ -129,7 +138,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 /// What follows the comment that `text` begins with. Comments nest.
-fn behind_comment(text: &str) -> &str {
+pub(super) fn behind_comment(text: &str) -> &str {
     let bytes = text.as_bytes();
     let mut depth = 0_usize;
     let mut at = 0;
@@ -191,6 +200,7 @@ mod tests {
             ("CREATE OR REPLACE TEMP VIEW v AS SELECT 1", Class::Session),
             ("CREATE TABLE temp (a int)", Class::Plain),
             ("CREATE OR REPLACE FUNCTION temp() RETURNS int", Class::Plain),
+            ("SELECT pg_advisory_lock(1)", Class::Session),
             ("COPY t FROM STDIN", Class::Copy),
             ("SETTING", Class::Plain),
             ("set_x", Class::Plain),

@@ -92,7 +92,10 @@ pub fn endings(_table: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
 }
 
 /// What may not run on a shared connection.
-pub const REFUSED_ON_SHARED: [&str; 19] = [
+pub const REFUSED_ON_SHARED: [&str; 22] = [
+    "SELECT pg_advisory_lock(1)",
+    "SELECT 1, set_config('application_name', 'mine', false)",
+    "SELECT 1 INTO TEMP mine",
     "BEGIN",
     "  \n\t begin isolation level serializable",
     "-- a comment\nBEGIN",

@@ -14,8 +14,8 @@ async fn settings_that_slip_through_do_not_outlive_their_statement() {
         name
     };
     assert_eq!(show().await, "before");
-    // A function that changes a setting: no first word gives it away, but the server reports it.
-    pool.execute("SELECT set_config('application_name', 'after', false)", ()).await.expect("it ran");
+    // A function that changes a setting, by a name in quotes: its text does not give it away, but the server reports it.
+    pool.execute("SELECT \"set_config\"('application_name', 'after', false)", ()).await.expect("it ran");
     assert_eq!(show().await, "before");
     let function = own_name("changes_settings");
     let other = super::side::pool().await;
@@ -45,7 +45,7 @@ async fn no_neighbours_write_is_lost_when_settings_slip_through() {
                     pool.execute(&insert, (task * 100 + n,)).await.expect("a write");
                     if n % 20 == 0 {
                         pool.execute(
-                            "SELECT set_config('application_name', $1, false)",
+                            "SELECT \"set_config\"('application_name', $1, false)",
                             (format!("{task}-{n}"),),
                         )
                         .await
