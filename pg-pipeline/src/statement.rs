@@ -5,6 +5,7 @@
 
 mod class;
 mod registry;
+mod scanner;
 mod session_use;
 
 pub(crate) use class::{Class, chains, classify};

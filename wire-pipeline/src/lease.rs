@@ -15,7 +15,7 @@ use crate::faults;
 use crate::gate::Gate;
 use crate::options::Options;
 use crate::pipe::{Lane, LeaseId, PipeId, Via};
-use crate::pool::{Shared, received};
+use crate::pool::shared::{Shared, received};
 use crate::wire::{AnswerOf, Driver, Fault, Opening, Request, RequestOf};
 
 /// One pipe for one task; see the module.

@@ -7,6 +7,7 @@
 //! `mysql-pipeline` has the same classes, apart from one, and its own reader on purpose: no two grammars agree on words
 //! and comments.
 
+use super::scanner::{behind_comment, is_word};
 use super::session_use::uses_session;
 
 /// Where a statement may run.
@@ -129,36 +130,11 @@ impl<'a> Iterator for Words<'a> {
                 break;
             }
         }
-        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
         let end = self.rest.bytes().position(|byte| !is_word(byte)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         (!word.is_empty()).then_some(word)
     }
-}
-
-/// What follows the comment that `text` begins with. Comments nest.
-pub(super) fn behind_comment(text: &str) -> &str {
-    let bytes = text.as_bytes();
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while let Some(pair) = bytes.get(at..at + 2) {
-        match pair {
-            b"/*" => {
-                depth += 1;
-                at += 2;
-            }
-            b"*/" => {
-                depth = depth.saturating_sub(1);
-                at += 2;
-                if depth == 0 {
-                    return &text[at..];
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    ""
 }
 
 #[cfg(test)]

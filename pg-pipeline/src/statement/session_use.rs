@@ -1,10 +1,9 @@
 //! What a statement holds behind its first words that changes the session: locks of the session, settings, temporary
 //! tables.
 //!
-//! Looks at the words outside of quotes and comments, as PostgreSQL's scanner tells them apart (`scan.l`), and so sees
-//! neither what a function does inside of itself nor names in quotes.
+//! Sees neither what a function does inside of itself nor names in quotes.
 
-use super::class::behind_comment;
+use super::scanner::{WordsOutside, behind_blanks};
 
 /// Functions that take or give back locks of the session, or set it. Those of this kind with `_xact_` in their names
 /// end with their transaction. Source: PostgreSQL manual, "System Administration Functions".
@@ -26,7 +25,7 @@ const TEMPORARY: &str = "pg_temp";
 pub(super) fn uses_session(text: &str) -> bool {
     let is = |word: &str, other: &str| word.eq_ignore_ascii_case(other);
     let (mut before_into, mut before) = ("", "");
-    for (word, behind) in Words(text) {
+    for (word, behind) in WordsOutside(text) {
         let is_function = || FUNCTIONS.iter().any(|function| is(word, function));
         if is(word, TEMPORARY) || is_function() && behind_blanks(behind).starts_with('(') {
             return true;
@@ -42,79 +41,6 @@ pub(super) fn uses_session(text: &str) -> bool {
         (before_into, before) = (before, word);
     }
     false
-}
-
-/// The words of a text outside of quotes and comments, each with what stands behind it.
-struct Words<'a>(&'a str);
-
-impl<'a> Iterator for Words<'a> {
-    type Item = (&'a str, &'a str);
-
-    fn next(&mut self) -> Option<(&'a str, &'a str)> {
-        loop {
-            let text = self.0;
-            let length = match *text.as_bytes() {
-                [] => return None,
-                [b'-', b'-', ..] => text.find(['\n', '\r']).unwrap_or(text.len()),
-                [b'/', b'*', ..] => text.len() - behind_comment(text).len(),
-                [b'e' | b'E', b'\'', ..] => 1 + quoted(&text[1..], '\'', true),
-                [b'\'', ..] => quoted(text, '\'', false),
-                [b'"', ..] => quoted(text, '"', false),
-                [b'$', ..] => in_dollars(text),
-                [first, ..] if is_word(first) => {
-                    let end = text.bytes().position(|byte| !is_word(byte) && byte != b'$');
-                    let (word, behind) = text.split_at(end.unwrap_or(text.len()));
-                    self.0 = behind;
-                    return Some((word, behind));
-                }
-                _ => 1,
-            };
-            self.0 = &text[length..];
-        }
-    }
-}
-
-/// What follows white space and comments.
-fn behind_blanks(text: &str) -> &str {
-    let mut text = text.trim_ascii_start();
-    loop {
-        let rest = match text.as_bytes() {
-            [b'-', b'-', ..] => text.find(['\n', '\r']).map_or("", |end| &text[end..]),
-            [b'/', b'*', ..] => behind_comment(text),
-            _ => return text,
-        };
-        text = rest.trim_ascii_start();
-    }
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
-}
-
-/// How long the quoted text is that `text` begins with, with its quotes; all of it if it does not end. A quote inside is
-/// written twice, which looks like two texts.
-fn quoted(text: &str, quote: char, escapes: bool) -> usize {
-    let mut characters = text.char_indices().skip(1);
-    while let Some((at, character)) = characters.next() {
-        if character == quote {
-            return at + 1;
-        }
-        if escapes && character == '\\' {
-            characters.next();
-        }
-    }
-    text.len()
-}
-
-/// The same for what stands between `$$` and `$$`, or `$name$` and `$name$`; 1 for a parameter or a lone `$`.
-fn in_dollars(text: &str) -> usize {
-    let name = text[1..].bytes().position(|byte| !is_word(byte)).unwrap_or(text.len() - 1);
-    let (tag, rest) = text.split_at(1 + name);
-    if !rest.starts_with('$') || tag[1..].starts_with(|first: char| first.is_ascii_digit()) {
-        return 1;
-    }
-    let tag = &text[..=tag.len()];
-    text[tag.len()..].find(tag).map_or(text.len(), |end| end + 2 * tag.len())
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::error::ErrorKind;
 use crate::faults;
 use crate::pipe::core::Core;
 use crate::pipe::{Lane, LeaseId, Load, Pipe};
-use crate::pool::Shared;
+use crate::pool::shared::Shared;
 use crate::stats::Loss;
 use crate::wire::{Cancelling, Connected, Driver, Fault, Occasion, Request, Wire};
 

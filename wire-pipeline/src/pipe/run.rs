@@ -14,7 +14,7 @@ use crate::faults;
 use crate::jitter::{Backoff, Jitter};
 use crate::pipe::pump::{End, Pump, unpanicked};
 use crate::pipe::{Lane, PipeId};
-use crate::pool::Shared;
+use crate::pool::shared::Shared;
 use crate::stats::Loss;
 use crate::wire::{Connected, Driver, Fault};
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::faults;
 use crate::lease::Lease;
 use crate::pipe::{Lane, LeaseId, Pipe};
-use crate::pool::Shared;
+use crate::pool::shared::Shared;
 use crate::stats::LeaseStats;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::wire::{Driver, Fault};

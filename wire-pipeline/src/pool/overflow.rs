@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::entry::{Class, Entry};
 use crate::pipe::core::ExtractWhere;
-use crate::pool::Shared;
+use crate::pool::shared::Shared;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::wire::{Driver, Wire};
 

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::entry::{Class, Entry};
 use crate::options::Routing;
 use crate::pipe::{Pipe, PipeId, Via};
-use crate::pool::Shared;
+use crate::pool::shared::Shared;
 use crate::wire::Driver;
 
 /// What one more entry costs besides the server's work, in microseconds; also breaks ties towards fewer entries.
