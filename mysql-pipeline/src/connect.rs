@@ -12,6 +12,7 @@ use rand::rngs::SysRng;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 use wire_pipeline::answer::Budget;
+use wire_pipeline::attempts::{self, Share, Shares};
 use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::socket::{self, Peer, Place, Socket};
 use wire_pipeline::wire::{Cancelled, Cancelling, Connected, Driver};
@@ -54,32 +55,16 @@ impl Driver for MyDriver {
     type Io = Socket;
 
     async fn connect(&self, budget: &Arc<Budget>) -> Result<Connected<Self>, Fault> {
-        let mut failure = None;
-        for host in self.config.get_hosts()? {
-            match self.connect_to(&host).await {
-                Ok(Greeted { io, way, greeting, rest }) => {
-                    let statements = self.config.pool_options().statement_cache();
-                    let setup = Arc::clone(&self.setup);
-                    tracing::debug!(
-                        server = greeting.server_version,
-                        connection = greeting.connection_id,
-                        "connected"
-                    );
-                    let wire = MySqlWire::new(budget, statements, setup)
-                        .with_number(greeting.connection_id)
-                        .with_database(self.config.get_database());
-                    let mut input = ReadBuffer::new();
-                    input.extend(&rest);
-                    return Ok(Connected { io, wire, input, way });
-                }
-                // The next host may know the same user no better.
-                Err(error) if error.kind() == ErrorKind::Auth => return Err(error),
-                Err(error) => failure = Some(error),
-            }
-        }
-        Err(failure.unwrap_or_else(|| {
-            Fault::new(ErrorKind::Config, Outcome::NotSent, "no host is configured; set `host`")
-        }))
+        let Greeted { io, way, greeting, rest } = self.connect_to_any().await?;
+        let statements = self.config.pool_options().statement_cache();
+        let setup = Arc::clone(&self.setup);
+        tracing::debug!(server = greeting.server_version, connection = greeting.connection_id, "connected");
+        let wire = MySqlWire::new(budget, statements, setup)
+            .with_number(greeting.connection_id)
+            .with_database(self.config.get_database());
+        let mut input = ReadBuffer::new();
+        input.extend(&rest);
+        Ok(Connected { io, wire, input, way })
     }
 
     fn has_unread(&self, io: &Socket) -> bool {
@@ -90,10 +75,12 @@ impl Driver for MyDriver {
         let number = wire.number()?;
         let host = match io.peer()? {
             Peer::Tcp(address) => {
-                Host { kind: HostKind::Tcp(address.ip().to_string()), port: address.port() }
+                let (kind, address, port) =
+                    (HostKind::Tcp(address.ip().to_string()), Some(address.ip()), address.port());
+                Host { kind, port, address }
             }
-            Peer::Unix(path) => Host { kind: HostKind::Unix(path), port: 0 },
-            Peer::Own(_, name, port) => Host { kind: HostKind::Tcp(name), port },
+            Peer::Unix(path) => Host { kind: HostKind::Unix(path), port: 0, address: None },
+            Peer::Own(_, name, port) => Host { kind: HostKind::Tcp(name), port, address: None },
         };
         let driver = Self { config: self.config.clone(), key: self.key.clone(), setup: Arc::new([]) };
         Some(Box::pin(async move { driver.kill_query(&host, number).await }))
@@ -101,6 +88,45 @@ impl Driver for MyDriver {
 }
 
 impl MyDriver {
+    /// Tries each host in turn, and each at all of its addresses, until one takes us or says that we are not known: the
+    /// next one may know the same user no better. Each has its share of the time.
+    async fn connect_to_any(&self) -> Result<Greeted, Fault> {
+        let hosts = self.config.get_hosts()?;
+        let mut shares = Shares::new(self.config.pool_options().connect_timeout(), hosts.len());
+        let mut failure = None;
+        for host in hosts {
+            let share = shares.next_share();
+            match share.bound(&host, self.connect_to_all_of(&host, share)).await {
+                Ok(greeted) => return Ok(greeted),
+                Err(error) if error.kind() == ErrorKind::Auth => return Err(error),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(no_host))
+    }
+
+    async fn connect_to_all_of(&self, host: &Host, share: Share) -> Result<Greeted, Fault> {
+        let places = match &host.kind {
+            // The application's own streams are given names.
+            HostKind::Tcp(name) if self.config.pool_options().transport().is_none() => {
+                let addresses = attempts::addresses(name, host.port).await;
+                let addresses = addresses.map_err(|error| socket::unreachable(host).with_source(error))?;
+                addresses.into_iter().map(|address| host.at(address)).collect()
+            }
+            HostKind::Tcp(_) | HostKind::Unix(_) => vec![host.clone()],
+        };
+        let mut shares = Shares::new(share.time, places.len());
+        let mut failure = None;
+        for place in places {
+            match shares.next_share().bound(&place, self.connect_to(&place)).await {
+                Ok(greeted) => return Ok(greeted),
+                Err(error) if error.kind() == ErrorKind::Auth => return Err(error),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(no_host))
+    }
+
     /// Has a connection's statement stop, from a connection of its own to the same server. Once that has said OK, a
     /// statement that is sent later is not hit: an idle connection takes no notice.
     /// Source: MySQL manual, "KILL Statement"; `THD::awake` in its sources.
@@ -170,12 +196,17 @@ impl MyDriver {
 
     async fn open(&self, host: &Host) -> Result<Socket, Fault> {
         let place = match &host.kind {
-            HostKind::Tcp(name) => Place::Tcp(name, None, host.port),
+            HostKind::Tcp(name) => Place::Tcp(name, host.address, host.port),
             HostKind::Unix(path) => Place::Unix(path),
         };
         let transport = self.config.pool_options().transport();
         Socket::open(place, self.config.get_tuning(), transport, host).await
     }
+}
+
+#[cold]
+fn no_host() -> Fault {
+    Fault::new(ErrorKind::Config, Outcome::NotSent, "no host is configured; set `host`")
 }
 
 /// The connection ended before it was authenticated.

@@ -52,6 +52,11 @@ impl Peer {
         loopback(self.port)
     }
 
+    /// Its port on the loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Connections accepted so far.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! Logging in.
+//! Where to, and logging in.
 
 #![allow(clippy::duplicate_mod, reason = "compiled once for each database")]
 
@@ -16,6 +16,7 @@ mod mysql {
 
     mod authentication;
     mod authentication_of_mysql;
+    mod connection_strings_of_mysql;
     mod hostile_logins_of_mysql;
     mod mariadb_of_mysql;
 }

@@ -10,6 +10,7 @@
 //! [`wire::Driver`] (how to connect), and gets [`Pool`] and [`Lease`].
 
 pub mod answer;
+pub mod attempts;
 pub mod buffer;
 pub mod call;
 pub mod config;

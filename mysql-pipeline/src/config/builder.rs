@@ -96,6 +96,28 @@ impl Config {
         self
     }
 
+    /// Sets after how long without traffic the first keepalive probe goes out. Default, and zero: the operating system's.
+    #[must_use]
+    pub fn keepalives_idle(mut self, idle: Duration) -> Self {
+        self.keepalive.idle = units::nonzero(idle);
+        self
+    }
+
+    /// Sets the time between unanswered keepalive probes. Default, and zero: the operating system's.
+    #[must_use]
+    pub fn keepalives_interval(mut self, interval: Duration) -> Self {
+        self.keepalive.interval = units::nonzero(interval);
+        self
+    }
+
+    /// Sets after how many unanswered keepalive probes the connection counts as lost. Default, and zero: the operating
+    /// system's.
+    #[must_use]
+    pub fn keepalives_count(mut self, count: u32) -> Self {
+        self.keepalive.count = Some(count).filter(|count| *count != 0);
+        self
+    }
+
     /// Sets how long sent bytes may stay unacknowledged before the connection is given up (Linux only). Default, and
     /// zero: the operating system's.
     #[must_use]

@@ -4,9 +4,12 @@
 
 use wire_pipeline::config::environment::Variables;
 
-/// Source: MySQL manual, "Environment Variables".
+/// Source: MySQL manual, "Environment Variables"; for the first three, the documentation of the official images.
 pub(super) const VARIABLES: Variables = Variables {
     options: &[
+        ("MYSQL_USER", "user"),
+        ("MYSQL_PASSWORD", "password"),
+        ("MYSQL_DATABASE", "database"),
         ("MYSQL_HOST", "host"),
         ("MYSQL_TCP_PORT", "port"),
         ("MYSQL_UNIX_PORT", "socket"),

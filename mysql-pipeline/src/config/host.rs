@@ -3,6 +3,7 @@
 //! This module may know how the lists fit; it must not resolve a name or open a socket.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use wire_pipeline::config::hosts;
@@ -21,6 +22,8 @@ const DEFAULT_HOST: &str = "localhost";
 pub(crate) struct Host {
     pub(crate) kind: HostKind,
     pub(crate) port: u16,
+    /// The one of its addresses that is tried.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// How a server is reached.
@@ -33,6 +36,11 @@ pub(crate) enum HostKind {
 }
 
 impl Host {
+    /// The same, by one of its addresses.
+    pub(crate) fn at(&self, address: IpAddr) -> Self {
+        Self { address: Some(address), ..self.clone() }
+    }
+
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self.kind, HostKind::Unix(_))
     }
@@ -41,7 +49,13 @@ impl Host {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            HostKind::Tcp(name) => write!(f, "{name}:{}", self.port),
+            HostKind::Tcp(name) => {
+                write!(f, "{name}:{}", self.port)?;
+                match self.address.map(|address| address.to_string()) {
+                    Some(address) if address != *name => write!(f, " ({address})"),
+                    _ => Ok(()),
+                }
+            }
             HostKind::Unix(path) => write!(f, "{}", path.display()),
         }
     }
@@ -63,10 +77,14 @@ impl Addresses {
         let ports = hosts::ports(&self.ports, count, DEFAULT_PORT)?;
         let servers = ports.into_iter().enumerate();
         let servers = servers
-            .map(|(index, port)| Ok(Host { kind: kind(hosts::entry(&self.hosts, index))?, port }))
+            .map(|(index, port)| {
+                Ok(Host { kind: kind(hosts::entry(&self.hosts, index))?, port, address: None })
+            })
             .collect::<Result<_, Fault>>()?;
         match &self.socket {
-            Some(path) => Ok(vec![Host { kind: HostKind::Unix(path.into()), port: DEFAULT_PORT }]),
+            Some(path) => {
+                Ok(vec![Host { kind: HostKind::Unix(path.into()), port: DEFAULT_PORT, address: None }])
+            }
             None => Ok(servers),
         }
     }

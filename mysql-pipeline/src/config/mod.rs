@@ -2,7 +2,7 @@
 //!
 //! This module may know every option, how it is written and which values this version honours; it must not
 //! know how a connection is made. Each form (URL, environment, builder) is cut into the same name and value pairs,
-//! and [`Config::set`] alone says what they mean. No error repeats a value: it may be, or contain, a password.
+//! and [`set`] alone says what they mean. No error repeats a value: it may be, or contain, a password.
 //!
 //! `pg-pipeline`'s file of this name goes the same way on purpose: the options are each server's, and their reading is the
 //! engine's where it is the same.
@@ -10,20 +10,22 @@
 mod builder;
 mod environment;
 mod host;
-mod not_offered;
+mod option_file;
+mod set;
 mod ssl;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
 pub(crate) use self::host::{Host, HostKind};
 pub use self::ssl::SslMode;
-use wire_pipeline::config::units::{self, Plain};
-use wire_pipeline::config::{self, Password, Setting, hosts, invalid, show_name, text, url};
+use wire_pipeline::config::{self, Password, Setting, invalid, url};
 pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
 use wire_pipeline::socket::{Keepalive, Tuning};
 
@@ -36,7 +38,7 @@ use crate::protocol::command::LARGEST_PACKET;
 /// What to connect to and as whom, and the options of the pool.
 ///
 /// A configuration comes from a URL (`"mysql://…".parse::<Config>()`), from the environment
-/// ([`from_env`](Self::from_env)), or from the methods of this type; they can be mixed, and the last word counts. The
+/// ([`from_env`](Self::from_env)), from an option file ([`option_file`](Self::option_file)), or from the methods of this type; they can be mixed, and the last word counts. The
 /// environment is never read unasked, with one exception: a configuration without a user takes the operating system's
 /// user from `USER` (`USERNAME` on Windows) when connecting, as the mysql client does.
 ///
@@ -55,20 +57,12 @@ use crate::protocol::command::LARGEST_PACKET;
 ///
 /// # Options
 ///
-/// The pool's options, documented at [`PoolOptions`], and, by the names that Connector/J and the mysql client have for
-/// them:
+/// The pool's options, documented at [`PoolOptions`], and these. An unknown option is an error that names it.
 ///
-/// - `host` and `port` (lists too, tried in order; without any host `localhost`, over TCP), `socket` (the path of a
-///   Unix socket), `user`, `password`, `database` (also `dbname`; default: none),
-///   `sslMode` (`ssl-mode`) up to `PREFERRED`, `allowPublicKeyRetrieval` (`get-server-public-key`), `timeZone`
-///   (`connectionTimeZone`, `time_zone`; default `+00:00`, `SERVER` leaves the server's), `tcpKeepAlive`, `tcp_user_timeout` (a plain number is milliseconds), and
-///   `connectTimeout` (milliseconds, the pool's `connect_timeout`).
-/// - Names for what always holds: `characterEncoding` (UTF-8, that is `utf8mb4`), `useAffectedRows` (`false`),
-///   `allowLoadLocalInfile`, `allowMultiQueries`, `useCompression` (`false`), `cachePrepStmts`, `useServerPrepStmts`
-///   (`true`). Another value, and `sslMode` above `PREFERRED`, parse, and connecting fails with a message that says so.
+#[doc = include_str!("options.md")]
 ///
-/// An unknown option is an error that names it. In a URL, these characters of a user name or a password must be
-/// percent-encoded: `/` (`%2F`), `@` (`%40`), `%` (`%25`), blanks (`%20`), and `:` (`%3A`) in a user name.
+/// In a URL, these characters of a user name or a password must be percent-encoded: `/` (`%2F`), `@` (`%40`), `%` (`%25`),
+/// blanks (`%20`), and `:` (`%3A`) in a user name.
 #[derive(Clone, Default)]
 pub struct Config {
     addresses: Addresses,
@@ -82,10 +76,13 @@ pub struct Config {
     public_key_path: Option<String>,
     clear_text: bool,
     time_zone: TimeZone,
+    collation: Option<String>,
+    session_variables: Option<String>,
     no_keepalive: bool,
+    keepalive: Keepalive,
     tcp_user_timeout: Option<Duration>,
     /// Options whose value asks for something that this version does not offer. The values are not kept.
-    not_offered: BTreeMap<&'static str, &'static not_offered::Rule>,
+    not_offered: BTreeMap<&'static str, table::Rule>,
     pub(crate) pool: PoolOptions,
 }
 
@@ -115,8 +112,9 @@ impl FromStr for Config {
 }
 
 impl Config {
-    /// Reads the environment: `DATABASE_URL` first, and the mysql client's `MYSQL_HOST`, `MYSQL_TCP_PORT`,
-    /// `MYSQL_UNIX_PORT` and `MYSQL_PWD` for what it leaves open.
+    /// Reads the environment: `DATABASE_URL` first; for what it leaves open the mysql client's `MYSQL_HOST`,
+    /// `MYSQL_TCP_PORT`, `MYSQL_UNIX_PORT` and `MYSQL_PWD`; and for what these leave open `MYSQL_USER`, `MYSQL_PASSWORD` and
+    /// `MYSQL_DATABASE`, by which the official images are set up.
     ///
     /// When `DATABASE_URL` names a host or a socket, `MYSQL_HOST` and `MYSQL_UNIX_PORT` do not count. Variables that
     /// are empty count as unset.
@@ -146,6 +144,29 @@ impl Config {
         Ok(self.apply(vec![Setting::new(name.to_owned(), value.to_owned())])?)
     }
 
+    /// Reads the groups `[client]`, `[client-server]` and `[client-mariadb]` of an option file of MySQL's programs
+    /// (`/etc/mysql/my.cnf`, `~/.my.cnf`), with the files that it includes. What it says wins over what was set before, and
+    /// loses to what is set later. No such file is read unasked.
+    ///
+    /// Names are those of the mysql client (`ssl-ca`, with `_` in place of `-` too) and any other that an option has here;
+    /// `loose-` before a name is not understood. Read at once, and by blocking calls.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), mysql_pipeline::Error> {
+    /// let config = mysql_pipeline::Config::new().option_file("/etc/app/my.cnf")?.database("app");
+    /// # let _ = config;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`ErrorKind::Config`](crate::ErrorKind::Config): the file cannot be read, everybody may write to it, a line
+    /// cannot be understood (named by its number), an option is unknown, or a value is none of its values.
+    pub fn option_file(self, path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(self.apply(option_file::read(path.as_ref())?)?)
+    }
+
     fn apply(mut self, settings: Vec<Setting>) -> Result<Self, Fault> {
         for Setting { name, value } in settings {
             self.set(&name, &value)?;
@@ -153,68 +174,6 @@ impl Config {
         self.addresses.hosts()?;
         self.pool.check()?;
         Ok(self)
-    }
-
-    /// What every option means.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), Fault> {
-        if value.contains('\0') {
-            return Err(invalid(format!("the value of {} contains a NUL byte", show_name(name))));
-        }
-        match name {
-            "host" => self.addresses.hosts = hosts::list(value),
-            "port" => self.addresses.ports = hosts::list(value),
-            "socket" => self.addresses.socket = text(value),
-            "user" => self.user = text(value),
-            "password" | "password1" => self.password = Password::value(value),
-            "password2" => self.further_passwords[0] = Password::value(value),
-            "password3" => self.further_passwords[1] = Password::value(value),
-            "database" | "dbname" => self.database = text(value),
-            "sslMode" | "ssl-mode" | "ssl_mode" | "sslmode" => self.ssl_mode = SslMode::parse(value)?,
-            "allowPublicKeyRetrieval" | "get-server-public-key" | "get_server_public_key" => {
-                self.public_key_retrieval = units::flag(name, value)?;
-            }
-            "serverRSAPublicKeyFile"
-            | "serverRsaPublicKeyFile"
-            | "server-public-key-path"
-            | "server_public_key_path" => {
-                self.public_key_path = text(value);
-            }
-            "enableCleartextPlugin" | "enable-cleartext-plugin" | "enable_cleartext_plugin" => {
-                self.clear_text = units::flag(name, value)?;
-            }
-            "connectionTimeZone" | "timeZone" | "timezone" | "time_zone" | "time-zone" => {
-                self.time_zone = TimeZone::parse(value)?;
-            }
-            "tcpKeepAlive" => self.no_keepalive = !units::flag(name, value)?,
-            "tcp_user_timeout" => {
-                self.tcp_user_timeout = units::nonzero(units::duration(name, value, Plain::Milliseconds)?);
-            }
-            "connectTimeout" => {
-                self.pool.set_connect_timeout(units::duration(name, value, Plain::Milliseconds)?);
-            }
-            "characterEncoding" | "charset" | "default-character-set" => check_encoding(value)?,
-            _ => return self.set_other(name, value),
-        }
-        Ok(())
-    }
-
-    fn set_other(&mut self, name: &str, value: &str) -> Result<(), Fault> {
-        if let Some(result) = self.pool.set(name, value) {
-            return result;
-        }
-        let Some(rule) = not_offered::find(name) else {
-            return Err(invalid(format!(
-                "unknown option {}; the options are the common ones of Connector/J and {}",
-                show_name(name),
-                config::names()
-            )));
-        };
-        if rule.asks(value)? {
-            self.not_offered.insert(rule.name, rule);
-        } else {
-            self.not_offered.remove(rule.name);
-        }
-        Ok(())
     }
 
     /// Whether this version can connect as this configuration asks; what stands in the way is named.
@@ -229,8 +188,8 @@ impl Config {
                 self.ssl_mode.as_str()
             )));
         }
-        match self.not_offered.values().next() {
-            Some(rule) => Err(rule.refusal()),
+        match self.not_offered.first_key_value() {
+            Some((name, rule)) => Err(rule.refusal(name)),
             None => Ok(()),
         }
     }
@@ -282,7 +241,7 @@ impl Config {
 
     /// What the operating system is told of TCP connections.
     pub(crate) fn get_tuning(&self) -> Tuning {
-        let keepalive = (!self.no_keepalive).then(Keepalive::default);
+        let keepalive = (!self.no_keepalive).then_some(self.keepalive);
         Tuning { keepalive, user_timeout: self.tcp_user_timeout }
     }
 
@@ -296,13 +255,21 @@ impl Config {
             TimeZone::Server => None,
             TimeZone::Named(zone) => Some(format!("SET time_zone = '{zone}'")),
         };
+        let names = match &self.collation {
+            Some(collation) => format!("SET NAMES utf8mb4 COLLATE {collation}"),
+            None => "SET NAMES utf8mb4".to_owned(),
+        };
+        let variables = self.session_variables.iter().map(|variables| {
+            // Without a word of its own a variable of the server's is the session's, as for Connector/J.
+            format!("SET {variables}")
+        });
         let own = [
-            LARGEST_PACKET,
-            "SET NAMES utf8mb4",
-            "SET session_track_state_change = ON",
-            "SET autocommit = 1",
+            LARGEST_PACKET.to_owned(),
+            names,
+            "SET session_track_state_change = ON".to_owned(),
+            "SET autocommit = 1".to_owned(),
         ];
-        own.map(str::to_owned).into_iter().chain(zone).chain(self.pool.setup().iter().cloned())
+        own.into_iter().chain(zone).chain(variables).chain(self.pool.setup().iter().cloned())
     }
 }
 
@@ -322,24 +289,13 @@ impl fmt::Debug for Config {
             .field("public_key_path", &self.public_key_path)
             .field("clear_text", &self.clear_text)
             .field("time_zone", &self.time_zone)
-            .field("keepalive", &!self.no_keepalive)
+            .field("collation", &self.collation)
+            .field("session_variables", &self.session_variables.as_ref().map(|_| "<hidden>"))
+            .field("keepalive", &(!self.no_keepalive).then_some(self.keepalive))
             .field("tcp_user_timeout", &self.tcp_user_timeout)
             .field("not_offered", &self.not_offered.keys().collect::<Vec<_>>())
             .field("pool", &self.pool)
             .finish_non_exhaustive()
-    }
-}
-
-impl TimeZone {
-    /// It becomes part of a statement, so it is checked letter by letter.
-    fn parse(value: &str) -> Result<Self, Fault> {
-        let is_zone = |c: char| c.is_ascii_alphanumeric() || "+-:/_".contains(c);
-        match value {
-            "" | "UTC" | "+00:00" => Ok(Self::Utc),
-            "SERVER" => Ok(Self::Server),
-            zone if zone.chars().all(is_zone) => Ok(Self::Named(zone.to_owned())),
-            _ => Err(invalid("`timeZone` must be an offset (+02:00), a name (Europe/Paris) or SERVER")),
-        }
     }
 }
 
@@ -348,14 +304,9 @@ fn parse_text(text: &str) -> Result<Vec<Setting>, Fault> {
     let text = text.trim();
     match text.strip_prefix("mysql://").or_else(|| text.strip_prefix("mariadb://")) {
         Some(rest) => url::parse(rest),
+        None if text.starts_with("jdbc:") => {
+            Err(invalid("the URL must begin with mysql:// (leave `jdbc:` out)"))
+        }
         None => Err(invalid("the URL must begin with mysql:// (mysql://user:password@host/database)")),
-    }
-}
-
-fn check_encoding(value: &str) -> Result<(), Fault> {
-    let letters: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
-    match letters.to_ascii_lowercase().as_str() {
-        "" | "utf8" | "utf8mb4" | "auto" => Ok(()),
-        _ => Err(invalid("`characterEncoding` must be UTF-8: Rust's text is, and the server converts")),
     }
 }

@@ -39,6 +39,14 @@ impl SslMode {
     }
 
     pub(super) fn parse(value: &str) -> Result<Self, Fault> {
+        // MariaDB's words for the same.
+        let value = match value {
+            "disable" => "DISABLED",
+            "trust" => "REQUIRED",
+            "verify-ca" => "VERIFY_CA",
+            "verify-full" => "VERIFY_IDENTITY",
+            value => value,
+        };
         [Self::Disabled, Self::Preferred, Self::Required, Self::VerifyCa, Self::VerifyIdentity]
             .into_iter()
             .find(|mode| mode.as_str().eq_ignore_ascii_case(value))
