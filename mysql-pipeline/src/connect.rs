@@ -16,7 +16,7 @@ use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::socket::{self, Peer, Place, Socket};
 use wire_pipeline::wire::{Cancelled, Cancelling, Connected, Driver};
 
-use crate::auth::Terms;
+use crate::auth::{Channel, ServerKey, Terms};
 use crate::config::{Config, Host, HostKind};
 use crate::error::{ErrorKind, Fault, Outcome};
 use crate::protocol::command;
@@ -36,6 +36,7 @@ struct Greeted {
 /// Makes connections of one configuration.
 pub(crate) struct MyDriver {
     config: Config,
+    key: ServerKey,
     setup: Arc<[Bytes]>,
 }
 
@@ -44,7 +45,7 @@ impl MyDriver {
     pub(crate) fn new(config: Config) -> Result<Self, Fault> {
         config.validate()?;
         let setup = config.get_setup().map(Bytes::from).collect();
-        Ok(Self { config, setup })
+        Ok(Self { key: config.get_server_key()?, config, setup })
     }
 }
 
@@ -94,7 +95,7 @@ impl Driver for MyDriver {
             Peer::Unix(path) => Host { kind: HostKind::Unix(path), port: 0 },
             Peer::Own(_, name, port) => Host { kind: HostKind::Tcp(name), port },
         };
-        let driver = Self { config: self.config.clone(), setup: Arc::new([]) };
+        let driver = Self { config: self.config.clone(), key: self.key.clone(), setup: Arc::new([]) };
         Some(Box::pin(async move { driver.kill_query(&host, number).await }))
     }
 }
@@ -132,8 +133,9 @@ impl MyDriver {
             user: self.config.get_user()?,
             database: self.config.get_database().map(Into::into),
             terms: Terms {
-                secure: host.is_unix(),
-                key_retrieval: self.config.allows_public_key_retrieval(),
+                channel: if host.is_unix() { Channel::Private } else { Channel::Open },
+                clear_text: self.config.allows_clear_text(),
+                key: self.key.clone(),
                 seed,
             },
         })?;
@@ -147,8 +149,8 @@ impl MyDriver {
             match startup.receive(&mut input)? {
                 Some(Step::Send(bytes)) => output = bytes,
                 Some(Step::NeedPassword) => {
-                    let password = self.config.get_password().await?;
-                    output = startup.answer_password(password.as_deref())?;
+                    let passwords = self.config.get_passwords().await?;
+                    output = startup.answer_password(passwords)?;
                 }
                 Some(Step::Done(greeting)) => {
                     return Ok(Greeted { io, way, greeting, rest: input });

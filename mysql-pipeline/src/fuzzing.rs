@@ -14,7 +14,7 @@ use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::row::Rows as _;
 use wire_pipeline::wire::{Framed, Occasion, Received, Wire as _};
 
-use crate::auth::Terms;
+use crate::auth::{Passwords, Terms};
 use crate::config::Config;
 use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
@@ -53,7 +53,7 @@ pub fn startup(bytes: &[u8]) -> usize {
                 Ok(Some(Step::Send(_))) => steps += 1,
                 Ok(Some(Step::NeedPassword)) => {
                     steps += 1;
-                    if startup.answer_password(Some("secret")).is_err() {
+                    if startup.answer_password(Passwords::one("secret")).is_err() {
                         return steps;
                     }
                 }

@@ -100,6 +100,12 @@ impl Talk {
         Ok(())
     }
 
+    /// Whatever the client still says until it leaves.
+    pub async fn hear_rest(&mut self) -> io::Result<Vec<u8>> {
+        while self.stream.read_buf(&mut self.input).await? > 0 {}
+        Ok(std::mem::take(&mut self.input))
+    }
+
     /// Says no more; the client can still speak.
     pub async fn fall_silent(&mut self) -> io::Result<()> {
         self.stream.shutdown().await

@@ -16,4 +16,6 @@ mod mysql {
 
     mod authentication;
     mod authentication_of_mysql;
+    mod hostile_logins_of_mysql;
+    mod mariadb_of_mysql;
 }

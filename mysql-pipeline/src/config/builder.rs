@@ -113,6 +113,38 @@ impl Config {
         self
     }
 
+    /// Sets the file that holds the server's public key (PEM, `BEGIN PUBLIC KEY`), under which `caching_sha2_password` and
+    /// `sha256_password` send the password over a connection without encryption. It is read when the pool or connection
+    /// is made. Default: none.
+    #[must_use]
+    pub fn server_public_key_path(mut self, path: impl Into<String>) -> Self {
+        self.public_key_path = Some(path.into()).filter(|path| !path.is_empty());
+        self
+    }
+
+    /// Allows a server to ask for the password in clear (`mysql_clear_password`, for PAM and LDAP), where nobody else can
+    /// read it: with TLS, or by a Unix socket. Whoever the connection leads to gets the password: verify the certificate.
+    /// Default: off.
+    #[must_use]
+    pub fn cleartext_plugin(mut self, allowed: bool) -> Self {
+        self.clear_text = allowed;
+        self
+    }
+
+    /// Sets the password for the second factor of authentication. Default: none.
+    #[must_use]
+    pub fn password2(mut self, password: impl AsRef<str>) -> Self {
+        self.further_passwords[0] = Password::value(password.as_ref());
+        self
+    }
+
+    /// Sets the password for the third factor of authentication. Default: none.
+    #[must_use]
+    pub fn password3(mut self, password: impl AsRef<str>) -> Self {
+        self.further_passwords[1] = Password::value(password.as_ref());
+        self
+    }
+
     /// Sets the path of the server's Unix socket, in place of all hosts. Default: none.
     #[must_use]
     pub fn socket(mut self, path: impl Into<String>) -> Self {

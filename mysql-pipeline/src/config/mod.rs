@@ -29,6 +29,7 @@ use wire_pipeline::socket::{Keepalive, Tuning};
 
 use self::environment::VARIABLES;
 use self::host::Addresses;
+use crate::auth::{FACTORS, Passwords, PinnedKey, ServerKey};
 use crate::error::{Error, Fault};
 use crate::protocol::command::LARGEST_PACKET;
 
@@ -73,9 +74,13 @@ pub struct Config {
     addresses: Addresses,
     user: Option<String>,
     password: Password,
+    /// For the second and third factor.
+    further_passwords: [Password; FACTORS - 1],
     database: Option<String>,
     ssl_mode: SslMode,
     public_key_retrieval: bool,
+    public_key_path: Option<String>,
+    clear_text: bool,
     time_zone: TimeZone,
     no_keepalive: bool,
     tcp_user_timeout: Option<Duration>,
@@ -160,11 +165,22 @@ impl Config {
             "port" => self.addresses.ports = hosts::list(value),
             "socket" => self.addresses.socket = text(value),
             "user" => self.user = text(value),
-            "password" => self.password = Password::value(value),
+            "password" | "password1" => self.password = Password::value(value),
+            "password2" => self.further_passwords[0] = Password::value(value),
+            "password3" => self.further_passwords[1] = Password::value(value),
             "database" | "dbname" => self.database = text(value),
             "sslMode" | "ssl-mode" | "ssl_mode" | "sslmode" => self.ssl_mode = SslMode::parse(value)?,
             "allowPublicKeyRetrieval" | "get-server-public-key" | "get_server_public_key" => {
                 self.public_key_retrieval = units::flag(name, value)?;
+            }
+            "serverRSAPublicKeyFile"
+            | "serverRsaPublicKeyFile"
+            | "server-public-key-path"
+            | "server_public_key_path" => {
+                self.public_key_path = text(value);
+            }
+            "enableCleartextPlugin" | "enable-cleartext-plugin" | "enable_cleartext_plugin" => {
+                self.clear_text = units::flag(name, value)?;
             }
             "connectionTimeZone" | "timeZone" | "timezone" | "time_zone" | "time-zone" => {
                 self.time_zone = TimeZone::parse(value)?;
@@ -239,14 +255,29 @@ impl Config {
         self.database.as_deref()
     }
 
-    /// The password for one handshake, if there is any; a provider is asked anew each time.
-    pub(crate) async fn get_password(&self) -> Result<Option<String>, Fault> {
-        self.password.get().await
+    /// The passwords for one handshake, as far as there are any; a provider is asked anew each time.
+    pub(crate) async fn get_passwords(&self) -> Result<Passwords, Fault> {
+        let [second, third] = &self.further_passwords;
+        Ok(Passwords([self.password.get().await?, second.get().await?, third.get().await?]))
     }
 
-    /// Whether the server's public key may be asked of the server itself.
-    pub(crate) fn allows_public_key_retrieval(&self) -> bool {
-        self.public_key_retrieval
+    /// How the server's public key is had. A file is read now.
+    pub(crate) fn get_server_key(&self) -> Result<ServerKey, Fault> {
+        match &self.public_key_path {
+            Some(path) => {
+                let unusable = || invalid("the file of `serverRSAPublicKeyFile` cannot be used");
+                let text = std::fs::read(path).map_err(|error| unusable().with_source(error))?;
+                let key = PinnedKey::parse(&text).map_err(|why| unusable().with_source(why))?;
+                Ok(ServerKey::Pinned(key))
+            }
+            None if self.public_key_retrieval => Ok(ServerKey::Ask),
+            None => Ok(ServerKey::None),
+        }
+    }
+
+    /// Whether the password may be handed to a server that asks for it in clear, where nobody else can read it.
+    pub(crate) fn allows_clear_text(&self) -> bool {
+        self.clear_text
     }
 
     /// What the operating system is told of TCP connections.
@@ -284,9 +315,12 @@ impl fmt::Debug for Config {
             .field("socket", &self.addresses.socket)
             .field("user", &self.user)
             .field("password", &self.password)
+            .field("further_passwords", &self.further_passwords)
             .field("database", &self.database)
             .field("ssl_mode", &self.ssl_mode)
             .field("public_key_retrieval", &self.public_key_retrieval)
+            .field("public_key_path", &self.public_key_path)
+            .field("clear_text", &self.clear_text)
             .field("time_zone", &self.time_zone)
             .field("keepalive", &!self.no_keepalive)
             .field("tcp_user_timeout", &self.tcp_user_timeout)

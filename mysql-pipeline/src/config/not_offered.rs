@@ -33,8 +33,6 @@ const RULES: &[Rule] = &[
     rule("ssl-cert", None, "TLS"),
     rule("ssl-key", None, "TLS"),
     rule("tls-version", None, "TLS"),
-    rule("serverRSAPublicKeyFile", None, "reading the server's key from a file"),
-    rule("server-public-key-path", None, "reading the server's key from a file"),
     rule("useAffectedRows", Some(false), "counting changed rows instead of matched ones"),
     rule("allowLoadLocalInfile", Some(false), "LOAD DATA LOCAL"),
     rule("local-infile", Some(false), "LOAD DATA LOCAL"),

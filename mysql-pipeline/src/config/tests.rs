@@ -22,8 +22,8 @@ fn error(text: &str) -> String {
 }
 
 fn password(config: &Config) -> Option<String> {
-    match pin!(config.get_password()).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(password) => password.unwrap(),
+    match pin!(config.get_passwords()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(passwords) => passwords.unwrap().0[0].take(),
         Poll::Pending => panic!("a plain password needs no waiting"),
     }
 }
@@ -70,7 +70,7 @@ fn options_by_every_name_mean_the_same() {
         "mysql://h/?get-server-public-key=1&ssl-mode=DISABLED&connect_timeout=1500ms",
     ] {
         let config = config(text);
-        assert!(config.allows_public_key_retrieval());
+        assert!(matches!(config.get_server_key(), Ok(ServerKey::Ask)));
         assert_eq!(config.ssl_mode, SslMode::Disabled);
         assert_eq!(config.pool_options().connect_timeout().as_millis(), 1500);
         assert!(config.validate().is_ok());

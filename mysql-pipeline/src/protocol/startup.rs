@@ -10,7 +10,7 @@
 //!  Asked
 //!   │ HandshakeResponse41
 //!   ▼
-//!  Authenticating   0x01: see `auth`; 0xFE: another plugin, once
+//!  Authenticating   0x01: see `auth`; 0xFE: another method; 0x02: a further factor
 //!   │ OK
 //!   ▼
 //!  Over             what follows in the buffer belongs to the next phase
@@ -29,7 +29,7 @@ use bytes::{BufMut, BytesMut};
 
 use super::packet::{Header, Sequence};
 use super::response::parse_error;
-use crate::auth::{self, Authentication, NONCE, Plugin, Terms, Verdict};
+use crate::auth::{self, Authentication, NONCE, Passwords, Plugin, Terms, Verdict};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 
 #[cfg(test)]
@@ -54,6 +54,7 @@ mod capability {
     pub(super) const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
     pub(super) const SESSION_TRACK: u32 = 1 << 23;
     pub(super) const DEPRECATE_EOF: u32 = 1 << 24;
+    pub(super) const MULTI_FACTOR: u32 = 1 << 28;
 
     /// Without these there is no talking to each other.
     pub(super) const NEEDED: u32 = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | DEPRECATE_EOF;
@@ -68,7 +69,8 @@ mod capability {
         | MULTI_RESULTS
         | PS_MULTI_RESULTS
         | PLUGIN_AUTH_LENENC
-        | SESSION_TRACK;
+        | SESSION_TRACK
+        | MULTI_FACTOR;
 }
 
 /// `utf8mb4_general_ci`, which every server knows; `SET NAMES` follows.
@@ -163,11 +165,12 @@ impl Startup {
     }
 
     /// What to send after [`Step::NeedPassword`].
-    pub(crate) fn answer_password(&mut self, password: Option<&str>) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn answer_password(&mut self, passwords: Passwords) -> Result<Vec<u8>, Fault> {
         let State::Asked { plugin, nonce, capabilities } = mem::replace(&mut self.state, State::Over) else {
             return Err(protocol("a password was given without being asked for"));
         };
-        let (authentication, response) = Authentication::begin(self.params.terms, password, plugin, nonce)?;
+        let terms = mem::take(&mut self.params.terms);
+        let (authentication, response) = Authentication::begin(terms, passwords, plugin, &nonce)?;
         let packet = self.response(capabilities, plugin, &response)?;
         self.state = State::Authenticating(Box::new(authentication));
         Ok(self.frame(&packet))
@@ -196,17 +199,26 @@ impl Startup {
             (State::Authenticating(mut authentication), [0x01, data @ ..]) => {
                 let verdict = authentication.more(data)?;
                 self.state = State::Authenticating(authentication);
-                Ok(match verdict {
-                    Verdict::Send(packet) => Some(Step::Send(self.frame(&packet))),
-                    Verdict::Wait => None,
-                })
+                Ok(self.step(verdict))
             }
-            (State::Authenticating(_), [0x02, ..]) => Err(Fault::new(
-                ErrorKind::Auth,
-                Outcome::NotSent,
-                "the server asks for a further factor of authentication, which this version does not offer",
-            )),
+            (State::Authenticating(mut authentication), [0x02, request @ ..]) => {
+                let response = authentication.next_factor(request)?;
+                self.state = State::Authenticating(authentication);
+                Ok(Some(Step::Send(self.frame(&response))))
+            }
+            (State::Authenticating(mut authentication), [_, ..]) => {
+                let verdict = authentication.bare(packet)?;
+                self.state = State::Authenticating(authentication);
+                Ok(self.step(verdict))
+            }
             _ => Err(protocol("the server sent a packet that does not belong into the connection phase")),
+        }
+    }
+
+    fn step(&mut self, verdict: Verdict) -> Option<Step> {
+        match verdict {
+            Verdict::Send(packet) => Some(Step::Send(self.frame(&packet))),
+            Verdict::Wait => None,
         }
     }
 
@@ -235,8 +247,8 @@ impl Startup {
             server_version: String::from_utf8_lossy(greeting.version).into_owned(),
             connection_id: greeting.connection_id,
         };
-        // A plugin that is not offered here may not be the user's: the server will ask for that one.
-        let plugin = Plugin::named(greeting.plugin).unwrap_or(Plugin::CachingSha2);
+        // It may not be the user's: the server will ask for that one.
+        let plugin = Plugin::to_begin_with(greeting.plugin);
         Ok(State::Asked { plugin, nonce: greeting.nonce, capabilities })
     }
 
@@ -318,7 +330,7 @@ impl<'a> Handshake<'a> {
             None => (rest, &[][..]),
         };
         let tail = tail.get(..NONCE - 8)?;
-        let nonce = auth::nonce(&[challenge, tail].concat()).ok()?;
+        let nonce = auth::nonce::<NONCE>(&[challenge, tail].concat()).ok()?;
         let plugin = plugin.split(|byte| *byte == 0).next().unwrap_or_default();
         Some(Self { version, connection_id: u32::from_le_bytes(*connection_id), nonce, capabilities, plugin })
     }
@@ -329,7 +341,10 @@ fn refused(error: DatabaseError) -> Fault {
     // Host not allowed (1130), no common protocol (1251), password expired (1820, 1862), account locked (3118, 4151).
     let about_us = error.sqlstate().starts_with("28")
         || matches!(error.number(), 1130 | 1251 | 1820 | 1862 | 3118 | 4151);
-    let (kind, words) = if about_us {
+    let (kind, words) = if matches!(error.number(), 1820 | 1862) {
+        // That we could handle such a session is not said: nothing but ALTER USER would run in it.
+        (ErrorKind::Auth, "the password has expired; change it with ALTER USER from another client")
+    } else if about_us {
         (ErrorKind::Auth, "the server did not authenticate us")
     } else {
         (ErrorKind::Connect, "the server refused the connection")

@@ -106,7 +106,7 @@ fn named(kind: Kind, url: String) -> anyhow::Result<Facts> {
             }
             Err(error) => return Err(error),
         },
-        Kind::Mysql => probe::mysql::version(&address)?,
+        Kind::Mysql | Kind::Mariadb => probe::mysql::version(&address)?,
     };
     let source = format!("the URL in {}", kind.url_variable());
     let origin = Origin::Url;

@@ -61,12 +61,13 @@ pub(crate) async fn start(
     let request = match settings.kind {
         Kind::Postgres => postgres(image),
         Kind::Mysql => mysql(image),
+        Kind::Mariadb => mariadb(image),
     };
     let request =
         with_certificates(request, &certificates).with_label(LABEL, me()).with_startup_timeout(START);
     let container_port = match settings.kind {
         Kind::Postgres => 5432,
-        Kind::Mysql => 3306,
+        Kind::Mysql | Kind::Mariadb => 3306,
     };
     let request = on_loopback(request, container_port);
     note(&format!("starting a container of {}", settings.image));
@@ -87,7 +88,7 @@ pub(crate) async fn start(
                 version,
                 source: format!("image {}", settings.image),
                 socket: None,
-                certificate_authority: Some(authority),
+                certificate_authority: (settings.kind != Kind::Mariadb).then_some(authority),
                 pid: None,
                 folder: None,
             };
@@ -146,6 +147,19 @@ fn mysql(image: GenericImage) -> ContainerRequest<GenericImage> {
         .with_env_var("MYSQL_PASSWORD", setup::PASSWORD)
 }
 
+fn mariadb(image: GenericImage) -> ContainerRequest<GenericImage> {
+    image
+        .with_entrypoint("sh")
+        .with_cmd([
+            "-c".to_owned(),
+            format!("exec docker-entrypoint.sh mariadbd {}", setup::MARIADB_OPTIONS.join(" ")),
+        ])
+        .with_env_var("MARIADB_ROOT_PASSWORD", setup::PASSWORD)
+        .with_env_var("MARIADB_DATABASE", setup::MYSQL_DATABASE)
+        .with_env_var("MARIADB_USER", setup::MYSQL_USER)
+        .with_env_var("MARIADB_PASSWORD", setup::PASSWORD)
+}
+
 fn give_key_to(account: &str) -> String {
     format!("install -o {account} -g {account} -m 600 {INSIDE}/key.pem {INSIDE}/server.key")
 }
@@ -182,7 +196,7 @@ async fn ready(kind: Kind, port: u16) -> anyhow::Result<(String, String)> {
             let version = setup::create_roles(&url)?;
             Ok((url, version))
         }
-        Kind::Mysql => {
+        Kind::Mysql | Kind::Mariadb => {
             let url = setup::mysql_url(port);
             let address = Address::parse(&url)?;
             let version = probe::until_ready(READY, || probe::mysql::version(&address), || Ok(()))?;

@@ -1,7 +1,7 @@
 //! Real database servers for tests, demonstrations and benchmarks, with no set-up by hand.
 //!
-//! [`postgres`] and [`mysql`] answer with a running server. They take, in this order: the server that the environment
-//! names (`PG_PIPELINE_URL`, `MYSQL_PIPELINE_URL`); a container, if Docker is there and the image can be had; or server
+//! [`postgres`], [`mysql`] and [`mariadb`] answer with a running server. They take, in this order: the server that the environment
+//! names (`PG_PIPELINE_URL`, `MYSQL_PIPELINE_URL`, `MARIADB_PIPELINE_URL`); a container, if Docker is there and the image can be had; or server
 //! binaries from the distribution's packages, fetched once into a private cache, with nothing changed on the system.
 //! What was chosen, and why the others were not, is printed in one line.
 //!
@@ -19,8 +19,8 @@
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `PG_PIPELINE_URL`, `MYSQL_PIPELINE_URL` | a running server to use, which is left as it is |
-//! | `PG_PIPELINE_IMAGE`, `MYSQL_PIPELINE_IMAGE` | the image to run (default `postgres:18`, `mysql:8.4`) |
+//! | `PG_PIPELINE_URL`, `MYSQL_PIPELINE_URL`, `MARIADB_PIPELINE_URL` | a running server to use, which is left as it is |
+//! | `PG_PIPELINE_IMAGE`, `MYSQL_PIPELINE_IMAGE`, `MARIADB_PIPELINE_IMAGE` | the image to run (default `postgres:18`, `mysql:8.4`, `mariadb:11.8`) |
 //! | `PIPELINE_SERVERS` | `url`, `docker` or `private`: allow this way only |
 //! | `PIPELINE_SERVERS_CACHE` | the folder for server binaries (default: the user's cache folder) |
 //! | `PIPELINE_SERVERS_RUN` | the folder where clients and supervisor meet; another folder means other servers |
@@ -82,7 +82,15 @@ pub async fn mysql() -> anyhow::Result<Server> {
     server(Kind::Mysql).await
 }
 
-/// [`postgres`] or [`mysql`], by kind.
+/// A MariaDB server, with the plugins for `ed25519` and `parsec`, and with TLS as it comes: by a certificate that nobody has
+/// signed. Its URL is that of `root`.
+///
+/// Cancel safety and errors are those of [`postgres`].
+pub async fn mariadb() -> anyhow::Result<Server> {
+    server(Kind::Mariadb).await
+}
+
+/// [`postgres`], [`mysql`] or [`mariadb`], by kind.
 pub async fn server(kind: Kind) -> anyhow::Result<Server> {
     tokio::task::spawn_blocking(move || client::server(kind)).await.context("asking for a server")?
 }

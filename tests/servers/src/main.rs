@@ -9,8 +9,8 @@ use anyhow::{Context as _, bail};
 use test_servers::Kind;
 
 const USAGE: &str = "\
-Usage: test-servers start [--json] [postgres] [mysql]    start servers, print their URLs, keep them until stdin ends
-       test-servers install [postgres] [mysql]           fetch server binaries into the cache
+Usage: test-servers start [--json] [postgres] [mysql] [mariadb]    start servers, print their URLs, keep them until stdin ends
+       test-servers install [postgres] [mysql] [mariadb]           fetch server binaries into the cache
        test-servers supervise FOLDER                     what the library runs in the background
        test-servers fingerprint                          tell which sources this was built from";
 
@@ -81,7 +81,8 @@ fn parse(kinds: &[&str]) -> anyhow::Result<Vec<Kind>> {
         .map(|kind| match *kind {
             "postgres" => Ok(Kind::Postgres),
             "mysql" => Ok(Kind::Mysql),
-            other => bail!("`{other}` is no server: name postgres or mysql"),
+            "mariadb" => Ok(Kind::Mariadb),
+            other => bail!("`{other}` is no server: name postgres, mysql or mariadb"),
         })
         .collect()
 }

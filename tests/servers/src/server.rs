@@ -19,6 +19,8 @@ pub enum Kind {
     Postgres,
     /// MySQL 8.4 as a container, the next long-term release as private binaries.
     Mysql,
+    /// MariaDB 11.8, without a certificate: it makes one by itself. The driver for MySQL speaks to it too.
+    Mariadb,
 }
 
 impl fmt::Display for Kind {
@@ -26,6 +28,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Postgres => "PostgreSQL",
             Self::Mysql => "MySQL",
+            Self::Mariadb => "MariaDB",
         })
     }
 }

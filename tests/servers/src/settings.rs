@@ -22,6 +22,7 @@ impl Kind {
         match self {
             Self::Postgres => "PG_PIPELINE_URL",
             Self::Mysql => "MYSQL_PIPELINE_URL",
+            Self::Mariadb => "MARIADB_PIPELINE_URL",
         }
     }
 
@@ -30,6 +31,7 @@ impl Kind {
         match self {
             Self::Postgres => "PG_PIPELINE_IMAGE",
             Self::Mysql => "MYSQL_PIPELINE_IMAGE",
+            Self::Mariadb => "MARIADB_PIPELINE_IMAGE",
         }
     }
 
@@ -38,6 +40,7 @@ impl Kind {
         match self {
             Self::Postgres => "postgres:18",
             Self::Mysql => "mysql:8.4",
+            Self::Mariadb => "mariadb:11.8",
         }
     }
 }

@@ -66,6 +66,20 @@ pub(crate) const MYSQL_OPTIONS: &[&str] = &[
     "--character-set-server=utf8mb4",
 ];
 
+/// MariaDB's settings. It makes its certificate itself.
+pub(crate) const MARIADB_OPTIONS: &[&str] = &[
+    "--max-allowed-packet=256M",
+    "--max-connections=400",
+    "--skip-log-bin",
+    "--skip-name-resolve",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=OFF",
+    "--character-set-server=utf8mb4",
+    "--plugin-maturity=unknown",
+    "--plugin-load-add=auth_ed25519",
+    "--plugin-load-add=auth_parsec",
+];
+
 /// One user per way of logging in; see [`crate::TEST_ROLES`].
 const ROLES: &str = "\
 GRANT ALL ON SCHEMA public TO PUBLIC;
@@ -85,6 +99,9 @@ CREATE DATABASE IF NOT EXISTS app;
 CREATE USER IF NOT EXISTS 'app'@'%' IDENTIFIED BY 'secret';
 GRANT ALL PRIVILEGES ON app.* TO 'app'@'%';
 ";
+
+/// What comes first on MariaDB: accounts without a password, which win over the one for every host.
+pub(crate) const MARIADB_INIT: &str = "DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1';\n";
 
 pub(crate) fn postgres_url(port: u16) -> String {
     format!("postgres://{POSTGRES_USER}:{PASSWORD}@127.0.0.1:{port}/{POSTGRES_DATABASE}")

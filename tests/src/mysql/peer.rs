@@ -192,10 +192,12 @@ pub fn refusals() -> Vec<(Vec<u8>, ErrorKind, &'static str)> {
     ]
 }
 
-/// Ways of logging in that are not offered: two plugins, and a second factor.
+/// Ways of logging in that are not offered, a password that is not given away, and a second factor that was not set.
 pub fn strange_demands() -> Vec<Vec<u8>> {
     vec![
+        packet(2, b"\xFEdialog\0Password: \0"),
         packet(2, b"\xFEsha256_password\0abcdefghijklmnopqrst\0"),
+        packet(2, b"\xFEmysql_clear_password\0"),
         packet(2, b"\xFEauthentication_ldap_sasl_client\0x\0"),
         packet(2, b"\x02caching_sha2_password\0abcdefghijklmnopqrst\0"),
     ]

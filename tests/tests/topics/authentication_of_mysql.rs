@@ -1,4 +1,5 @@
-//! Logging in to MySQL: with a cold and a warm cache on the server, over TCP and over its socket, and in vain.
+//! Logging in to MySQL: with a cold and a warm cache on the server, over TCP and over its socket, by each of its methods,
+//! and in vain. MariaDB's methods are in `mariadb_of_mysql`.
 
 use integration_tests::own_name;
 
@@ -95,12 +96,100 @@ async fn a_user_without_a_password_is_let_in() {
 }
 
 #[tokio::test]
-async fn methods_that_are_not_offered_are_named() {
+async fn sha256_takes_the_password_by_key_each_time() {
     let pool = pool().await;
-    let user = new_user(&pool, "sha256", "WITH sha256_password BY 'secret'").await;
-    let error = log_in(as_user(&user, "secret").await).await.expect_err("not offered");
-    assert_eq!(error.kind(), ErrorKind::Auth);
+    let user = new_user(&pool, "sha256", "WITH sha256_password BY 'sec''ret é'").await;
+    let config = as_user(&user, "sec'ret é").await;
+    let error = log_in(config.clone()).await.expect_err("not in clear");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent));
     assert!(error.to_string().contains("sha256_password"), "{error}");
+    for _ in 0..2 {
+        log_in(config.clone().public_key_retrieval(true)).await.expect("by key");
+    }
+    let wrong = log_in(config.public_key_retrieval(true).password("wrong")).await.expect_err("wrong");
+    assert_eq!(wrong.as_database().map(DatabaseError::number), Some(1045), "{wrong}");
+    let open = new_user(&pool, "sha256_open", "WITH sha256_password BY ''").await;
+    log_in(as_user(&open, "").await).await.expect("no password is needed");
+    for user in [user, open] {
+        pool.execute(format!("DROP USER '{user}'@'%'"), ()).await.expect("dropped");
+    }
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn a_pinned_key_will_do_and_another_servers_will_not() {
+    let pool = pool().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for (method, status) in [
+        ("caching_sha2_password", "Caching_sha2_password_rsa_public_key"),
+        ("sha256_password", "Rsa_public_key"),
+    ] {
+        let user = new_user(&pool, "pinned", &format!("WITH {method} BY 'secret'")).await;
+        let sql = "SELECT variable_value FROM performance_schema.global_status WHERE variable_name = ?";
+        let (key,): (String,) = pool.query_one(sql, (status,)).await.expect("the server's key");
+        let path = folder.path().join(method);
+        let with = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
+        std::fs::write(&path, key).expect("written");
+        let config = as_user(&user, "secret").await.server_public_key_path(with(&path));
+
+        // Of the same form, and nobody's.
+        let other = folder.path().join("other");
+        std::fs::write(&other, OTHER_KEY).expect("written");
+        let refused = config.clone().server_public_key_path(with(&other));
+        let error = log_in(refused).await.expect_err("the server cannot read it");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent), "{error}");
+
+        assert_eq!(log_in(config).await.expect("by key"), format!("{user}@%"));
+        pool.execute(format!("DROP USER '{user}'@'%'"), ()).await.expect("dropped");
+    }
+    for path in ["/nowhere/key.pem", "/dev/null"] {
+        let config = as_user("nobody", "secret").await.server_public_key_path(path);
+        let error = log_in(config).await.expect_err("no key");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Config, Outcome::NotSent), "{error}");
+        assert!(error.to_string().contains("serverRSAPublicKeyFile"), "{error}");
+    }
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn an_expired_password_is_told_from_a_wrong_one() {
+    let pool = pool().await;
+    let user = new_user(&pool, "expired", "BY 'secret' PASSWORD EXPIRE").await;
+    let config = as_user(&user, "secret").await.public_key_retrieval(true);
+    for _ in 0..2 {
+        let error = log_in(config.clone()).await.expect_err("expired");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent), "{error}");
+        assert_eq!(error.as_database().map(DatabaseError::number), Some(1862), "{error}");
+        assert!(error.to_string().contains("ALTER USER"), "{error}");
+    }
+    let wrong = log_in(config.clone().password("wrong")).await.expect_err("wrong");
+    assert_eq!(wrong.as_database().map(DatabaseError::number), Some(1045), "{wrong}");
+    pool.execute(format!("ALTER USER '{user}'@'%' IDENTIFIED BY 'new'"), ()).await.expect("renewed");
+    log_in(config.password("new")).await.expect("let in");
     pool.execute(format!("DROP USER '{user}'@'%'"), ()).await.expect("dropped");
     pool.close().await;
 }
+
+#[tokio::test]
+async fn a_locked_account_is_told_from_a_wrong_password() {
+    let pool = pool().await;
+    let user = new_user(&pool, "locked", "BY 'secret' ACCOUNT LOCK").await;
+    let error = log_in(as_user(&user, "secret").await.public_key_retrieval(true)).await.expect_err("locked");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent), "{error}");
+    assert_eq!(error.as_database().map(DatabaseError::number), Some(3118), "{error}");
+    pool.execute(format!("DROP USER '{user}'@'%'"), ()).await.expect("dropped");
+    pool.close().await;
+}
+
+/// A public key to which nobody has the other half.
+const OTHER_KEY: &str = "\
+-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA4imVq9fKzzygoaAdmaU8
+IJH6iXPWoum/MfIGW7+U1o7tfqcZP4l/pPaxOEmrSo8q9gdXhIFUlhs1KTuLZja8
+cxU+xIebVRB8iMa4rnKX9Vjo6lciXcMGUfQwnaslpeKdn1ZRpX+CpJEfJEj/xsFW
+LNYvOIO3Q/Ipsj1yToJ443JNKUS9OAK2q3iJmKhGqLXlkv4cF+TZ0fKDXUaXGMMn
+SpfDNR2t9keU9Qnla0uSK+NU6kn5nR8uj8YDpG+zSirBg3bI+ZT5jmLLAARpwYCd
+2M7IJ9EH3Xwxx48TSmJn0zk5eWvZm7IMQaiRj8VQ23kYjoz/tWL4Kn2Fj34nA2RN
+zQIDAQAB
+-----END PUBLIC KEY-----
+";

@@ -1,6 +1,7 @@
 //! Transcripts of the connection phase, byte by byte.
 
 use super::*;
+use crate::auth::{Channel, ServerKey};
 
 const CHALLENGE: &[u8; NONCE] = b"abcdefghijklmnopqrst";
 /// Everything that a server of today has.
@@ -42,7 +43,7 @@ fn feed(startup: &mut Startup, bytes: &[u8]) -> Result<Option<Step>, Fault> {
 fn greeted(startup: &mut Startup, plugin: &str) -> Vec<u8> {
     let step = feed(startup, &framed(0, &greeting(ALL, plugin)));
     assert!(matches!(step, Ok(Some(Step::NeedPassword))), "{step:?}");
-    startup.answer_password(Some("secret")).expect("an answer")
+    startup.answer_password(Passwords::one("secret")).expect("an answer")
 }
 
 const OK: &[u8] = b"\x00\0\0\x02\0\0\0";
@@ -78,19 +79,19 @@ fn bytes_may_come_one_by_one() {
         let step = startup.receive(&mut input).expect("no error");
         assert_eq!(step.is_some(), index + 1 == packet.len(), "{index}");
     }
-    let response = startup.answer_password(Some("secret")).unwrap();
+    let response = startup.answer_password(Passwords::one("secret")).unwrap();
     assert_eq!(response[40], 20, "a response of 20 bytes");
 }
 
 #[test]
 fn full_authentication_over_a_socket_and_by_key() {
-    let mut secure = startup(None, Terms { secure: true, ..Terms::default() });
+    let mut secure = startup(None, Terms { channel: Channel::Private, ..Terms::default() });
     greeted(&mut secure, "caching_sha2_password");
     let Ok(Some(Step::Send(clear))) = feed(&mut secure, &framed(2, &[1, 4])) else { panic!("nothing sent") };
     assert_eq!(clear, framed(3, b"secret\0"));
     assert!(matches!(feed(&mut secure, &framed(4, OK)), Ok(Some(Step::Done(_)))));
 
-    let mut by_key = startup(None, Terms { key_retrieval: true, ..Terms::default() });
+    let mut by_key = startup(None, Terms { key: ServerKey::Ask, ..Terms::default() });
     greeted(&mut by_key, "caching_sha2_password");
     let Ok(Some(Step::Send(ask))) = feed(&mut by_key, &framed(2, &[1, 4])) else { panic!("nothing sent") };
     assert_eq!(ask, framed(3, &[2]));
@@ -194,7 +195,7 @@ fn packets_out_of_turn_end_the_attempt() {
     let mut startup = startup(None, Terms::default());
     greeted(&mut startup, "caching_sha2_password");
     assert!(feed(&mut startup, &framed(7, OK)).is_err(), "out of order");
-    assert!(startup.answer_password(None).is_err(), "unasked");
+    assert!(startup.answer_password(Passwords::default()).is_err(), "unasked");
 }
 
 #[test]

@@ -12,8 +12,15 @@ use super::sources::{self, Source};
 
 const NEEDS: &str = "private binaries need apt-get, dpkg-deb and a Debian mirror in apt's sources";
 
-/// Downloads packages with everything that they need, and unpacks all of it into `root`. Returns the suite.
-pub(super) fn unpack(packages: &[&str], suites: &[&str], work: &Path, root: &Path) -> anyhow::Result<String> {
+/// Downloads packages with everything that they need, and others alone, and unpacks all of it into `root`. Returns the
+/// suite.
+pub(super) fn unpack(
+    packages: &[&str],
+    alone: &[&str],
+    suites: &[&str],
+    work: &Path,
+    root: &Path,
+) -> anyhow::Result<String> {
     for tool in ["apt-get", "dpkg-deb"] {
         ensure!(on_path(tool), "{NEEDS}: there is no {tool}");
     }
@@ -25,7 +32,7 @@ pub(super) fn unpack(packages: &[&str], suites: &[&str], work: &Path, root: &Pat
     let mut reasons = Vec::new();
     for suite in suites {
         for mirror in &mirrors {
-            match download(packages, mirror, suite, work) {
+            match download(packages, alone, mirror, suite, work) {
                 Ok(archives) => {
                     unpack_all(&archives, root)?;
                     return Ok((*suite).to_owned());
@@ -37,13 +44,23 @@ pub(super) fn unpack(packages: &[&str], suites: &[&str], work: &Path, root: &Pat
     bail!("{NEEDS}: {} could not be fetched ({})", packages.join(", "), reasons.join("; "))
 }
 
-fn download(packages: &[&str], mirror: &Source, suite: &str, work: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn download(
+    packages: &[&str],
+    alone: &[&str],
+    mirror: &Source,
+    suite: &str,
+    work: &Path,
+) -> anyhow::Result<Vec<PathBuf>> {
     let apt = Apt::in_folder(work, &sources::stanza(mirror, suite))?;
     apt.run(&["update"])?;
     let mut arguments = vec!["install", "--download-only", "--no-install-recommends", "--yes"];
     arguments.extend(packages);
     apt.run(&arguments)?;
-    let archives: Vec<_> = fs::read_dir(work.join("cache/archives"))?
+    let folder = work.join("cache/archives");
+    for package in alone {
+        apt.run_in(&folder, &["download", package])?;
+    }
+    let archives: Vec<_> = fs::read_dir(folder)?
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
@@ -89,7 +106,12 @@ impl Apt {
     }
 
     fn run(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        self.run_in(Path::new("/"), arguments)
+    }
+
+    fn run_in(&self, folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         let output = Command::new("apt-get")
+            .current_dir(folder)
             .arg("--config-file")
             .arg(&self.configuration)
             .args(arguments)

@@ -1,9 +1,10 @@
 //! Servers from the distribution's own packages, without touching the system: packages are fetched from the mirror
 //! that apt is already set up with, unpacked into a cached folder, and run from there on loopback ports with data
-//! in a temporary folder. What differs between the servers is in [`postgres`] and [`mysql`].
+//! in a temporary folder. What differs between the servers is in [`postgres`], [`mysql`] and [`mariadb`].
 
 mod account;
 mod apt;
+mod mariadb;
 mod mysql;
 mod postgres;
 mod process;
@@ -32,6 +33,7 @@ pub(crate) fn start(
     match kind {
         Kind::Postgres => postgres::start(temporary, may_be_killed, record, note),
         Kind::Mysql => mysql::start(temporary, may_be_killed, record, note),
+        Kind::Mariadb => mariadb::start(temporary, record, note),
     }
 }
 
@@ -41,8 +43,8 @@ pub(crate) fn signal(kind: Kind, how: Stop) -> Signal {
     match (kind, how) {
         (Kind::Postgres, Stop::Fast) => Signal::INT,
         (Kind::Postgres, Stop::Immediate) => Signal::QUIT,
-        (Kind::Mysql, Stop::Fast) => Signal::TERM,
-        (Kind::Mysql, Stop::Immediate) => Signal::KILL,
+        (Kind::Mysql | Kind::Mariadb, Stop::Fast) => Signal::TERM,
+        (Kind::Mysql | Kind::Mariadb, Stop::Immediate) => Signal::KILL,
     }
 }
 
@@ -51,5 +53,6 @@ pub(crate) fn install(kind: Kind, note: &dyn Fn(&str)) -> anyhow::Result<()> {
     match kind {
         Kind::Postgres => postgres::install(note).map(drop),
         Kind::Mysql => mysql::install(note).map(drop),
+        Kind::Mariadb => mariadb::install(note).map(drop),
     }
 }

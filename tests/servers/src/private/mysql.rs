@@ -21,6 +21,7 @@ use crate::tls::Certificates;
 const RECIPE: Recipe = Recipe {
     name: "mysql",
     packages: &["mysql-server-core", "mysql-client-core"],
+    alone: &[],
     suites: &["unstable"],
     patched: None,
 };

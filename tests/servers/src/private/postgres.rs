@@ -22,6 +22,7 @@ const PROGRAMS: &str = "usr/lib/postgresql/18/bin";
 const RECIPE: Recipe = Recipe {
     name: "postgresql-18",
     packages: &["postgresql-18", "patchelf"],
+    alone: &[],
     suites: &["testing", "unstable"],
     patched: Some(PROGRAMS),
 };

@@ -26,6 +26,8 @@ pub(super) struct Recipe {
     /// The folder's name in the cache. Change it when the recipe changes.
     pub(super) name: &'static str,
     pub(super) packages: &'static [&'static str],
+    /// Packages of which only their own files are wanted, and nothing that they need.
+    pub(super) alone: &'static [&'static str],
     pub(super) suites: &'static [&'static str],
     /// A folder of programs, relative to the root, that must run without the loader's help: they start one another.
     pub(super) patched: Option<&'static str>,
@@ -87,7 +89,7 @@ fn make(recipe: &Recipe, cache: &Path, destination: &Path) -> anyhow::Result<()>
     let work = tempfile::Builder::new().prefix("making-").tempdir_in(cache)?;
     fs::set_permissions(work.path(), fs::Permissions::from_mode(0o755))?;
     let root = work.path().join("root");
-    let suite = apt::unpack(recipe.packages, recipe.suites, work.path(), &root)?;
+    let suite = apt::unpack(recipe.packages, recipe.alone, recipe.suites, work.path(), &root)?;
     // Unpacking sets the root folder's mode to that of the packages' top folder; make sure that servers reach in.
     fs::set_permissions(&root, fs::Permissions::from_mode(0o755))?;
     if let Some(programs) = recipe.patched {
