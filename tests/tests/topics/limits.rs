@@ -309,3 +309,56 @@ async fn all_answers_together_stay_within_their_budget_and_only_those_over_it_fa
     assert_eq!(reconnects(&pool), 0);
     pool.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_consumer_holds_no_more_than_the_budget_and_others_are_served() {
+    const BUDGET: usize = 32 << 20;
+    const ANSWER: i32 = 1 << 20;
+    let _alone = crate::MEASURING.lock().await;
+    let config = config().await.answer_budget(BUDGET).query_timeout(Duration::from_secs(300));
+    let pool = Pool::builder(config).connect().await.expect("a pool");
+    all_shared(&pool).await;
+    pool.query::<Row>(REPEAT, (1,)).await.expect("known from here on");
+    let memory_before = memory();
+    // Submitted, and then nobody looks at the answers.
+    let mut unread: Vec<_> =
+        (0..256).map(|_| Box::pin(pool.query_one::<(String,)>(REPEAT, (ANSWER,)))).collect();
+    for answer in &mut unread {
+        assert!(futures_util::future::poll_immediate(answer).await.is_none(), "it is under way");
+    }
+    let (mut most, mut most_memory) = (0, 0);
+    eventually("all are answered", || {
+        let stats = pool.stats();
+        most = most.max(stats.answer_bytes);
+        most_memory = most_memory.max(memory());
+        async move { stats.in_flight() + stats.waiting == 0 }
+    })
+    .await;
+    for n in 0..100 {
+        let (back,): (i32,) = pool.query_one(ECHO, (n,)).await.expect("there is room for small answers");
+        assert_eq!(back, n);
+    }
+    let grown = most_memory.saturating_sub(memory_before) >> 20;
+    println!(
+        "256 answers of 1 MiB that nobody reads: {most} of {BUDGET} bytes at most, {grown} MiB more in all"
+    );
+    assert!(most > BUDGET / 2 && most <= BUDGET, "{most} bytes");
+    // Beside the answers, what eight connections read into.
+    assert!(grown < (BUDGET >> 20) + 32, "{grown} MiB");
+    let mut fitted = 0;
+    for answer in unread {
+        match answer.await {
+            Ok((text,)) => {
+                assert_eq!(text.len(), ANSWER as usize);
+                fitted += 1;
+            }
+            Err(error) => {
+                assert_eq!((error.kind(), error.outcome()), (ErrorKind::Busy, Outcome::Completed), "{error}");
+            }
+        }
+    }
+    assert!(fitted >= BUDGET / ANSWER as usize / 2 && fitted < 256, "{fitted} fitted");
+    idle(&pool).await;
+    assert_eq!(reconnects(&pool), 0);
+    pool.close().await;
+}
