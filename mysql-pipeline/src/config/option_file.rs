@@ -44,7 +44,7 @@ fn collect(path: &Path, depth: u32, settings: &mut Vec<Setting>) -> Result<(), F
     let unreadable = |error| invalid(format!("the option file {shown} cannot be read")).with_source(error);
     check_mode(path).map_err(unreadable)??;
     let text = fs::read_to_string(path).map_err(unreadable)?;
-    for line in parse(&text).map_err(|error| error.context(&format!("{shown}")))? {
+    for line in parse(&text).map_err(|error| error.context(&shown))? {
         match line {
             Line::Option(name, value) => settings.push(Setting::new(name, value)),
             Line::Include(path) => collect(&path, depth + 1, settings)?,

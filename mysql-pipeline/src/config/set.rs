@@ -109,7 +109,8 @@ fn check_encoding(value: &str) -> Result<(), Fault> {
 /// It becomes part of a statement too.
 fn collation(name: &str, value: &str) -> Result<Option<String>, Fault> {
     let is_word = value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if !value.is_empty() && !(is_word && value.starts_with("utf8mb4_")) {
+    let is_one = is_word && value.starts_with("utf8mb4_");
+    if !value.is_empty() && !is_one {
         return Err(invalid(format!("`{name}` must be a collation of utf8mb4, as utf8mb4_0900_ai_ci")));
     }
     Ok(text(value))
