@@ -211,14 +211,15 @@ async fn errors_of_those_who_wait_carry_numbers_and_the_phase() {
     waited(&error.to_string());
     pool.close().await;
     // No lease.
-    let held = config().await.connections(3).acquire_timeout(Duration::from_millis(100));
+    let held = config().await.connections(3).acquire_timeout(Duration::from_secs(2));
     let pool = Pool::builder(held).connect().await.expect("a pool");
+    all_shared(&pool).await;
     let _session = pool.session().await.expect("the only lease");
     let error = pool.begin().await.expect_err("held");
     assert_eq!((error.kind(), error.phase()), (ErrorKind::Timeout, Some(Phase::Lease)));
     has(
         &error.to_string(),
-        &["in phase lease: no lease within acquire_timeout (100 ms), 1 of 1 are held", "limits.rs:"],
+        &["in phase lease: no lease within acquire_timeout (2000 ms), 1 of 1 are held", "limits.rs:"],
     );
 }
 
