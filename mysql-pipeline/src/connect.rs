@@ -22,7 +22,7 @@ use crate::config::{Config, Host, HostKind};
 use crate::error::{ErrorKind, Fault, Outcome};
 use crate::protocol::command;
 use crate::protocol::packet::Header;
-use crate::protocol::startup::{Greeting, Startup, StartupParams, Step};
+use crate::protocol::startup::{Encryption, Greeting, Startup, StartupParams, Step};
 use crate::protocol::wire::MySqlWire;
 
 /// A connection on which the handshake is over.
@@ -164,6 +164,7 @@ impl MyDriver {
                 key: self.key.clone(),
                 seed,
             },
+            encryption: Encryption::None,
         })?;
         let mut input = BytesMut::new();
         let mut output = Vec::new();
@@ -174,6 +175,11 @@ impl MyDriver {
             }
             match startup.receive(&mut input)? {
                 Some(Step::Send(bytes)) => output = bytes,
+                // It is not asked for: see `encryption` above.
+                Some(Step::StartTls(_)) => {
+                    let message = "TLS is not offered in this version";
+                    return Err(Fault::new(ErrorKind::Tls, Outcome::NotSent, message));
+                }
                 Some(Step::NeedPassword) => {
                     let passwords = self.config.get_passwords().await?;
                     output = startup.answer_password(passwords)?;

@@ -14,13 +14,13 @@ use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::row::Rows as _;
 use wire_pipeline::wire::{Framed, Occasion, Received, Wire as _};
 
-use crate::auth::{Passwords, Terms};
+use crate::auth::Passwords;
 use crate::config::Config;
 use crate::protocol::answer::{Answer, Ran, ResultSet};
 use crate::protocol::command::Bound;
 use crate::protocol::request::Request;
 use crate::protocol::response::Done;
-use crate::protocol::startup::{Startup, StartupParams, Step};
+use crate::protocol::startup::{Encryption, Secured, Startup, StartupParams, Step};
 use crate::protocol::wire::{MySqlWire, Pending};
 use crate::row::{Row, Rows};
 use crate::statement::{Learned, StatementKey};
@@ -42,7 +42,8 @@ pub fn connection_string(bytes: &[u8]) -> usize {
 pub fn startup(bytes: &[u8]) -> usize {
     let mut steps = 0;
     let (size, bytes) = piece_size(bytes);
-    let params = StartupParams { user: "app".to_owned(), database: None, terms: Terms::default() };
+    let encryption = if size % 2 == 0 { Encryption::IfOffered } else { Encryption::None };
+    let params = StartupParams { user: "app".to_owned(), encryption, ..StartupParams::default() };
     let Ok(mut startup) = Startup::new(params) else { return 0 };
     let mut input = BytesMut::new();
     for piece in bytes.chunks(size) {
@@ -51,6 +52,11 @@ pub fn startup(bytes: &[u8]) -> usize {
             match startup.receive(&mut input) {
                 Ok(None) => break,
                 Ok(Some(Step::Send(_))) => steps += 1,
+                Ok(Some(Step::StartTls(_))) => {
+                    steps += 1;
+                    let secured = if size % 3 == 0 { Secured::Unproven([1; 32]) } else { Secured::Accepted };
+                    startup.secured(secured).expect("in turn");
+                }
                 Ok(Some(Step::NeedPassword)) => {
                     steps += 1;
                     if startup.answer_password(Passwords::one("secret")).is_err() {

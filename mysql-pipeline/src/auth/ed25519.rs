@@ -20,6 +20,12 @@ use crate::error::Fault;
 /// Source: MariaDB sources, `NONCE_BYTES`.
 pub(super) const CHALLENGE: usize = 32;
 
+/// What the server keeps of a password: the public key.
+pub(super) fn stored(password: &[u8]) -> Vec<u8> {
+    let secret = ExpandedSecretKey::from_bytes(&Sha512::digest(password).into());
+    VerifyingKey::from(&secret).to_bytes().to_vec()
+}
+
 pub(super) fn respond(asked: &Asked<'_>, challenge: &[u8]) -> Result<Vec<u8>, Fault> {
     let nonce = nonce::<CHALLENGE>(challenge)?;
     let secret = ExpandedSecretKey::from_bytes(&Sha512::digest(asked.password).into());

@@ -30,6 +30,7 @@ use std::borrow::Cow;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::{ErrorKind, Fault, Outcome};
 
@@ -254,6 +255,27 @@ impl Authentication {
             Method::Parsec(_) => self.more(packet),
             _ => Err(protocol("the server sent a packet that does not belong into the connection phase")),
         }
+    }
+
+    /// What a server says in its last OK that knows the password and has the certificate of this digest (SHA-256): `0x01`,
+    /// and in upper-case hexadecimal the SHA-256 of what it keeps of the password, of the greeting's challenge, and of the
+    /// certificate's digest. `None` where there is no password, or the method is none for that.
+    ///
+    /// Source: MariaDB documentation, "Mission Impossible: Zero-Configuration SSL"; MariaDB Connector/J,
+    /// `validateFingerPrint`; seen on a server of 11.8 with each of the three methods.
+    pub(crate) fn proof_of_server(&self, greeted: &[u8; NONCE], certificate: &[u8; 32]) -> Option<Vec<u8>> {
+        let password =
+            self.passwords.0.get(self.factor)?.as_deref().filter(|password| !password.is_empty())?;
+        let stored = match &self.method {
+            Method::Native => native::stored(password.as_bytes()),
+            Method::Ed25519 => ed25519::stored(password.as_bytes()),
+            Method::Parsec(method) => method.stored()?.to_vec(),
+            Method::CachingSha2(_) | Method::Clear | Method::Sha256(_) => return None,
+        };
+        let digest =
+            Sha256::new().chain_update(stored).chain_update(greeted).chain_update(certificate).finalize();
+        let hex = digest.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+        Some([&[0x01], hex.as_bytes()].concat())
     }
 
     fn start(&mut self, plugin: Plugin, challenge: &[u8]) -> Result<Vec<u8>, Fault> {

@@ -33,17 +33,18 @@ const MOST_FACTOR: u8 = 6;
 
 pub(super) struct Parsec {
     server: [u8; CHALLENGE],
-    signed: bool,
+    /// What the server keeps of the password: the account's parameters and the public key. There once it is signed.
+    stored: Option<Vec<u8>>,
 }
 
 impl Parsec {
     pub(super) fn begin(challenge: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { server: nonce(challenge)?, signed: false })
+        Ok(Self { server: nonce(challenge)?, stored: None })
     }
 
     /// Takes the account's salt, and signs.
     pub(super) fn more(&mut self, asked: &Asked<'_>, data: &[u8]) -> Result<Vec<u8>, Fault> {
-        if self.signed {
+        if self.stored.is_some() {
             return Err(out_of_turn());
         }
         let [DERIVATION, factor, salt @ ..] = data else { return Err(malformed()) };
@@ -55,22 +56,27 @@ impl Parsec {
                 "the server asks for more rounds of key derivation (parsec) than are allowed",
             ));
         }
+        let key = derive(asked.password, *factor, salt);
+        self.stored = Some([data, &key.verifying_key().to_bytes()].concat());
         let ours = StdRng::from_seed(asked.seed).random();
-        self.signed = true;
-        Ok(sign(asked.password, *factor, salt, &self.server, &ours))
+        Ok(sign(&key, &self.server, &ours))
+    }
+
+    /// What the server keeps of the password, once it is signed.
+    pub(super) fn stored(&self) -> Option<&[u8]> {
+        self.stored.as_deref()
     }
 }
 
-/// Our challenge, and the signature of both.
-pub(super) fn sign(
-    password: &[u8],
-    factor: u8,
-    salt: &[u8],
-    server: &[u8; CHALLENGE],
-    ours: &[u8; CHALLENGE],
-) -> Vec<u8> {
+/// The account's key.
+pub(super) fn derive(password: &[u8], factor: u8, salt: &[u8]) -> SigningKey {
     let mut key = [0; 32];
     pbkdf2_hmac::<Sha512>(password, salt, 1024 << factor, &mut key);
-    let signature = SigningKey::from_bytes(&key).sign(&[&server[..], ours].concat());
+    SigningKey::from_bytes(&key)
+}
+
+/// Our challenge, and the signature of both.
+pub(super) fn sign(key: &SigningKey, server: &[u8; CHALLENGE], ours: &[u8; CHALLENGE]) -> Vec<u8> {
+    let signature = key.sign(&[&server[..], ours].concat());
     [&ours[..], &signature.to_bytes()].concat()
 }

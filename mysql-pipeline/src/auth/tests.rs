@@ -27,6 +27,10 @@ const ED25519: &str = "60a0f4f8bcb6396043e44b2a25521af16f0815ff6369cc541c281e2c4
 const ED25519_EMPTY: &str = "6d063d5d3fa5175ed8544e6cc97a5498a007c19f4cefdd6d5a094650d02f3dda\
                              74bdc995a87e2a7b3aea5bf70f318142e84ffe8b2f5d8d24124ebd21107c9c0a";
 
+const PROOF_NATIVE: &str = "B65F5B2FA2164A2D807712951E0D80A41FB54574159975220DEF4E87DC42B6C9";
+const PROOF_ED25519: &str = "D5B71287741E7D090543A51E72ABF9639A22A3A4295EE24A7BBF5346D809C8CE";
+const PROOF_PARSEC: &str = "1CC6C20ED01164A20B2A4D15B16F73A29ABF4AC156A7ED7D4A9237FA7F7219EA";
+
 fn open() -> Terms {
     Terms::default()
 }
@@ -232,7 +236,7 @@ fn a_password_in_clear_needs_leave_and_a_private_channel() {
 fn parsec_signs_both_challenges_with_the_derived_key() {
     let ours = std::array::from_fn(|index| index as u8 + 101);
     let salt: [u8; 18] = std::array::from_fn(|index| index as u8 + 65);
-    let signed = parsec::sign(b"secret", 0, &salt, &LONG, &ours);
+    let signed = parsec::sign(&parsec::derive(b"secret", 0, &salt), &LONG, &ours);
     assert_eq!(hex(&signed[..32]), hex(&ours));
     assert_eq!(
         hex(&signed[32..]),
@@ -247,7 +251,7 @@ fn parsec_signs_both_challenges_with_the_derived_key() {
         let verdict = if bare { machine.bare(&data) } else { machine.more(&data) };
         let Verdict::Send(signed) = verdict.unwrap() else { panic!("not sent") };
         let ours = *signed.first_chunk::<32>().expect("96 bytes");
-        assert_eq!(signed, parsec::sign(b"secret", 0, &salt, &LONG, &ours));
+        assert_eq!(signed, parsec::sign(&parsec::derive(b"secret", 0, &salt), &LONG, &ours));
         assert!(machine.more(&data).is_err(), "once");
     }
     // A challenge of our own for each connection.
@@ -377,6 +381,32 @@ fn over_a_channel_that_is_not_proven_only_methods_that_bind_both_sides_are_taken
         assert_eq!(taken.is_ok(), binds, "{plugin:?}");
         let mut machine = begin(unproven.clone(), "secret", Plugin::Native);
         assert_eq!(machine.switch(&wants(plugin.name())).is_ok(), binds, "{plugin:?}");
+    }
+}
+
+#[test]
+fn a_server_proves_itself_by_what_it_keeps_of_the_password() {
+    let (greeted, certificate) = (b"ABCDEFGHIJKLMNOPQRST", [0xC5; 32]);
+    let salt: [u8; 18] = std::array::from_fn(|index| index as u8 + 65);
+    for (plugin, expected) in
+        [(Plugin::Native, PROOF_NATIVE), (Plugin::Ed25519, PROOF_ED25519), (Plugin::Parsec, PROOF_PARSEC)]
+    {
+        let mut machine = begin(open(), "secret", plugin);
+        if plugin == Plugin::Parsec {
+            assert_eq!(machine.proof_of_server(greeted, &certificate), None, "nothing is signed yet");
+            machine.bare(&[&b"P\0"[..], &salt].concat()).expect("signed");
+        }
+        let proof = machine.proof_of_server(greeted, &certificate).expect("there is one");
+        assert_eq!(proof, [&[1], expected.as_bytes()].concat(), "{plugin:?}");
+        assert_ne!(machine.proof_of_server(greeted, &[0xC6; 32]), Some(proof), "of this certificate only");
+        assert_eq!(
+            begin(open(), "", plugin).proof_of_server(greeted, &certificate),
+            None,
+            "without a password"
+        );
+    }
+    for plugin in [Plugin::CachingSha2, Plugin::Sha256] {
+        assert_eq!(begin(private(), "secret", plugin).proof_of_server(greeted, &certificate), None);
     }
 }
 

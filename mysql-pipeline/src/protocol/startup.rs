@@ -5,13 +5,16 @@
 //!
 //! ```text
 //!  Greeting         HandshakeV10, sequence 0, or an ERR in its place (too many connections)
+//!   │ TLS is wanted, and the server has it: SSLRequest, and not a byte may have come behind the greeting
+//!   ├──────────────▶ Securing   the driver does the handshake of TLS, and tells what came of it
+//!   │                  │
 //!   │ ask for the password
-//!   ▼
+//!   ▼                  ▼
 //!  Asked
 //!   │ HandshakeResponse41
 //!   ▼
 //!  Authenticating   0x01: see `auth`; 0xFE: another method; 0x02: a further factor
-//!   │ OK
+//!   │ OK (where the certificate is still to be proven: with the proof)
 //!   ▼
 //!  Over             what follows in the buffer belongs to the next phase
 //! ```
@@ -19,7 +22,8 @@
 //! In every state an ERR ends the attempt with the server's own error; a packet of another kind, out of order, or over
 //! its size limit is a protocol error.
 //!
-//! Sources: MySQL internals, "Connection Phase", `Protocol::HandshakeV10`, `Protocol::HandshakeResponse41`.
+//! Sources: MySQL internals, "Connection Phase", `Protocol::HandshakeV10`, `Protocol::SSLRequest`,
+//! `Protocol::HandshakeResponse41`; MariaDB documentation, "Connecting" (client/server protocol).
 
 use std::borrow::Cow;
 use std::mem;
@@ -28,8 +32,8 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 
 use super::packet::{Header, Sequence};
-use super::response::parse_error;
-use crate::auth::{self, Authentication, NONCE, Passwords, Plugin, Terms, Verdict};
+use super::response::{Done, parse_error};
+use crate::auth::{self, Authentication, Channel, NONCE, Passwords, Plugin, Terms, Verdict};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 
 #[cfg(test)]
@@ -46,6 +50,8 @@ mod capability {
     pub(super) const LONG_FLAG: u32 = 1 << 2;
     pub(super) const CONNECT_WITH_DB: u32 = 1 << 3;
     pub(super) const PROTOCOL_41: u32 = 1 << 9;
+    /// TLS.
+    pub(super) const SSL: u32 = 1 << 11;
     pub(super) const TRANSACTIONS: u32 = 1 << 13;
     pub(super) const SECURE_CONNECTION: u32 = 1 << 15;
     pub(super) const MULTI_RESULTS: u32 = 1 << 17;
@@ -82,6 +88,36 @@ pub(crate) struct StartupParams {
     pub(crate) user: String,
     pub(crate) database: Option<String>,
     pub(crate) terms: Terms,
+    pub(crate) encryption: Encryption,
+}
+
+/// Whether the connection is to be encrypted.
+#[cfg_attr(
+    not(any(test, feature = "fuzzing")),
+    expect(dead_code, reason = "the drivers do not offer TLS yet")
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Encryption {
+    /// Never.
+    #[default]
+    None,
+    /// Where the server has it. Whoever sits in between can take that word out of the greeting.
+    IfOffered,
+    /// Or the attempt fails; the name of the mode that says so.
+    Required(&'static str),
+}
+
+/// What came of the handshake of TLS.
+#[cfg_attr(
+    not(any(test, feature = "fuzzing")),
+    expect(dead_code, reason = "the drivers do not offer TLS yet")
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secured {
+    /// It went as the user asked for.
+    Accepted,
+    /// Nobody who is trusted has signed the certificate of this digest (SHA-256): the server must prove that it is its own.
+    Unproven([u8; 32]),
 }
 
 /// One connection attempt.
@@ -90,10 +126,18 @@ pub(crate) struct Startup {
     sequence: Sequence,
     state: State,
     greeting: Greeting,
+    /// The greeting's challenge, and the digest of a certificate, which the server's last OK must prove.
+    to_prove: Option<([u8; NONCE], [u8; 32])>,
 }
 
 enum State {
     Greeting,
+    /// The handshake of TLS is the driver's.
+    Securing {
+        plugin: Plugin,
+        nonce: [u8; NONCE],
+        capabilities: u32,
+    },
     /// The password is wanted from the user of this machine.
     Asked {
         plugin: Plugin,
@@ -110,6 +154,9 @@ enum State {
 pub(crate) enum Step {
     /// Send these bytes.
     Send(Vec<u8>),
+    /// Send these bytes, then do the handshake of TLS, and tell [`Startup::secured`] what came of it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the drivers do not offer TLS yet"))]
+    StartTls(Vec<u8>),
     /// Find the password and send what [`Startup::answer_password`] makes of it.
     NeedPassword,
     /// The server is ready for commands.
@@ -122,6 +169,7 @@ pub(crate) struct Greeting {
     pub(crate) server_version: String,
     /// What KILL needs.
     pub(crate) connection_id: u32,
+    pub(crate) is_mariadb: bool,
 }
 
 impl Startup {
@@ -134,7 +182,13 @@ impl Startup {
         if params.database.as_ref().is_some_and(|database| database.contains('\0')) {
             return Err(config("`database` contains a NUL byte"));
         }
-        Ok(Self { params, sequence: Sequence(0), state: State::Greeting, greeting: Greeting::default() })
+        Ok(Self {
+            params,
+            sequence: Sequence(0),
+            state: State::Greeting,
+            greeting: Greeting::default(),
+            to_prove: None,
+        })
     }
 
     /// Takes whole packets from the front of `input` until there is something to do; `None` when more bytes are
@@ -158,10 +212,37 @@ impl Startup {
                 return Ok(None);
             }
             let packet = input.split_to(header.total()).split_off(Header::LEN);
-            if let Some(step) = self.take(header, &packet)? {
-                return Ok(Some(step));
+            let step = self.take(header, &packet)?;
+            if matches!(step, Some(Step::StartTls(_))) && !input.is_empty() {
+                // What came in clear would be taken for what was encrypted.
+                self.state = State::Over;
+                return Err(protocol("the server, or whoever sits in between, sent something ahead of TLS"));
+            }
+            if step.is_some() {
+                return Ok(step);
             }
         }
+    }
+
+    /// Goes on after [`Step::StartTls`]: the password is wanted next.
+    #[cfg_attr(
+        not(any(test, feature = "fuzzing")),
+        expect(dead_code, reason = "the drivers do not offer TLS yet")
+    )]
+    pub(crate) fn secured(&mut self, secured: Secured) -> Result<(), Fault> {
+        let State::Securing { plugin, nonce, capabilities } = mem::replace(&mut self.state, State::Over)
+        else {
+            return Err(protocol("TLS was started without being asked for"));
+        };
+        self.params.terms.channel = match secured {
+            Secured::Accepted => Channel::Private,
+            Secured::Unproven(certificate) => {
+                self.to_prove = Some((nonce, certificate));
+                Channel::Unproven
+            }
+        };
+        self.state = State::Asked { plugin, nonce, capabilities };
+        Ok(())
     }
 
     /// What to send after [`Step::NeedPassword`].
@@ -186,11 +267,11 @@ impl Startup {
             return Err(protocol("the server sent a packet out of order"));
         }
         match (mem::replace(&mut self.state, State::Over), packet) {
-            (State::Greeting, packet) => {
-                self.state = self.greet(packet)?;
-                Ok(Some(Step::NeedPassword))
+            (State::Greeting, packet) => self.greet(packet).map(Some),
+            (State::Authenticating(authentication), [0x00, ..]) => {
+                self.check_proof(&authentication, packet)?;
+                Ok(Some(Step::Done(mem::take(&mut self.greeting))))
             }
-            (State::Authenticating(_), [0x00, ..]) => Ok(Some(Step::Done(mem::take(&mut self.greeting)))),
             (State::Authenticating(mut authentication), [0xFE, request @ ..]) => {
                 let response = authentication.switch(request)?;
                 self.state = State::Authenticating(authentication);
@@ -222,7 +303,23 @@ impl Startup {
         }
     }
 
-    fn greet(&mut self, packet: &[u8]) -> Result<State, Fault> {
+    /// Where the certificate is still to be proven, this OK must do it.
+    fn check_proof(&self, authentication: &Authentication, packet: &[u8]) -> Result<(), Fault> {
+        let Some((nonce, certificate)) = &self.to_prove else { return Ok(()) };
+        let expected = authentication.proof_of_server(nonce, certificate);
+        let said = Done::parse(packet).map_err(|fault| fault.with_outcome(Outcome::NotSent))?.info;
+        if expected.is_some_and(|expected| said.is_some_and(|said| said.as_bytes() == expected)) {
+            return Ok(());
+        }
+        Err(Fault::new(
+            ErrorKind::Tls,
+            Outcome::NotSent,
+            "the server's certificate is not signed by a trusted authority, and the server did not prove that it is its \
+             own; set `ssl-ca`, and on a user without a password set one",
+        ))
+    }
+
+    fn greet(&mut self, packet: &[u8]) -> Result<Step, Fault> {
         let greeting = Handshake::parse(packet)?;
         let missing = capability::NEEDED & !greeting.capabilities;
         if missing != 0 {
@@ -246,19 +343,37 @@ impl Startup {
         self.greeting = Greeting {
             server_version: String::from_utf8_lossy(greeting.version).into_owned(),
             connection_id: greeting.connection_id,
+            // The other servers have this bit. Source: MariaDB documentation, "Connecting": `CLIENT_MYSQL`.
+            is_mariadb: greeting.capabilities & capability::LONG_PASSWORD == 0,
         };
         // It may not be the user's: the server will ask for that one.
         let plugin = Plugin::to_begin_with(greeting.plugin);
-        Ok(State::Asked { plugin, nonce: greeting.nonce, capabilities })
+        let nonce = greeting.nonce;
+        let offered = greeting.capabilities & capability::SSL != 0;
+        match self.params.encryption {
+            Encryption::Required(mode) if !offered => Err(Fault::new(
+                ErrorKind::Tls,
+                Outcome::NotSent,
+                format!(
+                    "the server offers no TLS, or somebody in between has taken that out, and sslMode={mode} asks for it; \
+                     nothing was sent; set up TLS on the server"
+                ),
+            )),
+            Encryption::Required(_) | Encryption::IfOffered if offered => {
+                let capabilities = capabilities | capability::SSL;
+                self.state = State::Securing { plugin, nonce, capabilities };
+                let request = self.frame(&head(capabilities));
+                Ok(Step::StartTls(request))
+            }
+            _ => {
+                self.state = State::Asked { plugin, nonce, capabilities };
+                Ok(Step::NeedPassword)
+            }
+        }
     }
 
     fn response(&self, capabilities: u32, plugin: Plugin, response: &[u8]) -> Result<Vec<u8>, Fault> {
-        let mut packet = Vec::with_capacity(128);
-        packet.put_u32_le(capabilities);
-        // The largest packet that we would send: no limit of ours. Its own the server tells with an error.
-        packet.put_u32_le(1 << 30);
-        packet.put_u8(COLLATION);
-        packet.put_bytes(0, 23);
+        let mut packet = head(capabilities);
         packet.put_slice(self.params.user.as_bytes());
         packet.put_u8(0);
         // One byte of length is enough, with PLUGIN_AUTH_LENENC or without: a response has 0, 20 or 32 bytes.
@@ -287,6 +402,17 @@ impl Startup {
         self.sequence.0 = self.sequence.0.wrapping_add(1);
         framed
     }
+}
+
+/// What `SSLRequest` and the response to the greeting begin with; the former is nothing else.
+fn head(capabilities: u32) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(128);
+    packet.put_u32_le(capabilities);
+    // The largest packet that we would send: no limit of ours. Its own the server tells with an error.
+    packet.put_u32_le(1 << 30);
+    packet.put_u8(COLLATION);
+    packet.put_bytes(0, 23);
+    packet
 }
 
 /// The server's greeting.

@@ -181,6 +181,40 @@ async fn a_locked_account_is_told_from_a_wrong_password() {
     pool.close().await;
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn an_account_of_two_factors_lets_in_who_has_both() {
+    let server = server().await.expect("a server");
+    // A server in a container has its socket there, and does not know our operating system's user.
+    let Some(socket) = server.socket() else { return };
+    let pool = pool().await;
+    // The second factor of a password's kind is in other editions only: here it is the operating system's user.
+    let installed = pool.execute("INSTALL PLUGIN auth_socket SONAME 'auth_socket.so'", ()).await;
+    if let Err(error) = installed {
+        assert_eq!(error.as_database().map(DatabaseError::number), Some(1125), "there already: {error}");
+    }
+    let me = std::process::Command::new("id").arg("-un").output().expect("our name").stdout;
+    let me = String::from_utf8(me).expect("a name").trim().to_owned();
+    for (name, is_let_in) in [(&*me, true), ("somebody-else", false)] {
+        let user = own_name("factors");
+        let second = format!("IDENTIFIED WITH auth_socket AS '{name}'");
+        pool.execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret' AND {second}"), ())
+            .await
+            .expect("a user");
+        let config = as_user(&user, "secret").await.socket(socket.display().to_string());
+        match log_in(config.clone()).await {
+            Ok(in_as) => assert!(is_let_in && in_as == format!("{user}@%"), "{in_as}"),
+            Err(error) => assert!(!is_let_in && error.kind() == ErrorKind::Auth, "{error}"),
+        }
+        assert_eq!(
+            log_in(config.password("wrong")).await.expect_err("the first factor").kind(),
+            ErrorKind::Auth
+        );
+        pool.execute(format!("DROP USER '{user}'@'%'"), ()).await.expect("dropped");
+    }
+    pool.close().await;
+}
+
 /// A public key to which nobody has the other half.
 const OTHER_KEY: &str = "\
 -----BEGIN PUBLIC KEY-----

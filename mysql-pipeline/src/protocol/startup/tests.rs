@@ -26,8 +26,21 @@ fn framed(sequence: u8, packet: &[u8]) -> Vec<u8> {
 }
 
 fn startup(database: Option<&str>, terms: Terms) -> Startup {
-    let params = StartupParams { user: "app".to_owned(), database: database.map(Into::into), terms };
+    started(StartupParams {
+        user: "app".to_owned(),
+        database: database.map(Into::into),
+        terms,
+        ..Default::default()
+    })
+}
+
+fn started(params: StartupParams) -> Startup {
     Startup::new(params).expect("good parameters")
+}
+
+fn encrypted(encryption: Encryption) -> Startup {
+    let terms = Terms { clear_text: true, ..Terms::default() };
+    started(StartupParams { user: "app".to_owned(), encryption, terms, ..Default::default() })
 }
 
 fn feed(startup: &mut Startup, bytes: &[u8]) -> Result<Option<Step>, Fault> {
@@ -66,7 +79,10 @@ fn a_user_in_the_cache_is_in_after_one_exchange() {
     // 0x01 0x03: known; then OK
     let both = [framed(2, &[1, 3]), framed(3, OK)].concat();
     let Ok(Some(Step::Done(greeting))) = feed(&mut startup, &both) else { panic!("not done") };
-    assert_eq!(greeting, Greeting { server_version: "8.4.0".to_owned(), connection_id: 7 });
+    assert_eq!(
+        greeting,
+        Greeting { server_version: "8.4.0".to_owned(), connection_id: 7, is_mariadb: false }
+    );
 }
 
 #[test]
@@ -201,11 +217,133 @@ fn packets_out_of_turn_end_the_attempt() {
 #[test]
 fn values_that_would_become_other_fields_are_refused() {
     for (user, database) in [("a\0b", None), ("a", Some("d\0x"))] {
-        let params = StartupParams {
-            user: user.to_owned(),
-            database: database.map(Into::into),
-            terms: Terms::default(),
-        };
+        let params =
+            StartupParams { user: user.to_owned(), database: database.map(Into::into), ..Default::default() };
         assert_eq!(Startup::new(params).err().expect("refused").kind(), ErrorKind::Config);
+    }
+}
+
+/// `SSLRequest`: sequence 1, capabilities with SSL, largest packet, collation 45, 23 times 0.
+fn ssl_request(capabilities: u32) -> Vec<u8> {
+    framed(1, &[&capabilities.to_le_bytes()[..], &[0, 0, 0, 0x40, 45], &[0; 23]].concat())
+}
+
+#[test]
+fn tls_comes_between_the_greeting_and_everything_else() {
+    for encryption in [Encryption::IfOffered, Encryption::Required("REQUIRED")] {
+        let mut startup = encrypted(encryption);
+        let Ok(Some(Step::StartTls(request))) =
+            feed(&mut startup, &framed(0, &greeting(ALL, "caching_sha2_password")))
+        else {
+            panic!("no TLS")
+        };
+        assert_eq!(request, ssl_request(capability::WANTED | capability::SSL));
+        startup.secured(Secured::Accepted).expect("in turn");
+        let response = startup.answer_password(Passwords::one("secret")).expect("an answer");
+        // The same head again, now with who we are behind it, and the next number.
+        assert_eq!((response[3], &response[4..36]), (2, &request[4..]));
+        assert_eq!(&response[36..41], b"app\0\x20");
+        // The channel is private now: a cold cache gets the password, and so does a server that wants it in clear.
+        let Ok(Some(Step::Send(clear))) = feed(&mut startup, &framed(3, &[1, 4])) else {
+            panic!("nothing sent")
+        };
+        assert_eq!(clear, framed(4, b"secret\0"));
+        let switch = framed(5, b"\xFEmysql_clear_password\0");
+        let Ok(Some(Step::Send(clear))) = feed(&mut startup, &switch) else { panic!("nothing sent") };
+        assert_eq!(clear, framed(6, b"secret\0"));
+        assert!(matches!(feed(&mut startup, &framed(7, OK)), Ok(Some(Step::Done(_)))));
+    }
+}
+
+#[test]
+fn without_tls_on_the_server_it_is_done_without_or_not_at_all() {
+    let packet = framed(0, &greeting(ALL & !capability::SSL, "caching_sha2_password"));
+    let mut preferred = encrypted(Encryption::IfOffered);
+    assert!(matches!(feed(&mut preferred, &packet), Ok(Some(Step::NeedPassword))));
+    preferred.answer_password(Passwords::one("secret")).expect("an answer");
+    // But then nothing goes out in clear.
+    let error = feed(&mut preferred, &framed(2, b"\xFEmysql_clear_password\0")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth);
+
+    let mut required = encrypted(Encryption::Required("VERIFY_CA"));
+    let error = feed(&mut required, &packet).unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Tls, Outcome::NotSent));
+    assert!(error.to_string().contains("sslMode=VERIFY_CA"), "{error}");
+    assert!(required.answer_password(Passwords::one("secret")).is_err(), "it is over");
+
+    let mut never = encrypted(Encryption::None);
+    let packet = framed(0, &greeting(ALL, "caching_sha2_password"));
+    assert!(matches!(feed(&mut never, &packet), Ok(Some(Step::NeedPassword))));
+}
+
+#[test]
+fn nothing_may_come_ahead_of_tls() {
+    let whole = framed(0, &greeting(ALL, "caching_sha2_password"));
+    for stuffed in [&framed(2, OK)[..], &framed(2, b"\xFFno"), b"\x16", b"\0"] {
+        let mut startup = encrypted(Encryption::Required("REQUIRED"));
+        let mut input = BytesMut::from(&[&whole[..], stuffed].concat()[..]);
+        let error = startup.receive(&mut input).unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Protocol, Outcome::NotSent), "{stuffed:?}");
+        assert!(startup.secured(Secured::Accepted).is_err(), "it is over");
+    }
+    // Nor may anything be taken for the next packet before TLS is there.
+    let mut startup = encrypted(Encryption::Required("REQUIRED"));
+    feed(&mut startup, &whole).expect("greeted");
+    assert_eq!(feed(&mut startup, &framed(2, OK)).unwrap_err().kind(), ErrorKind::Protocol);
+}
+
+/// The last OK of MariaDB: with words of 65 bytes.
+fn ok_with(words: &[u8]) -> Vec<u8> {
+    [&b"\0\0\0\x02\0\0\0"[..], &[words.len() as u8], words].concat()
+}
+
+#[test]
+fn a_certificate_that_nobody_signed_is_proven_by_the_last_ok() {
+    let certificate = [7; 32];
+    let mariadb = ALL & !capability::LONG_PASSWORD;
+    let begin = || {
+        let mut startup = encrypted(Encryption::Required("VERIFY_CA"));
+        let step = feed(&mut startup, &framed(0, &greeting(mariadb, "mysql_native_password")));
+        assert!(matches!(step, Ok(Some(Step::StartTls(_)))), "{step:?}");
+        assert!(startup.greeting.is_mariadb);
+        startup.secured(Secured::Unproven(certificate)).expect("in turn");
+        startup
+    };
+    let (machine, _) =
+        Authentication::begin(Terms::default(), Passwords::one("secret"), Plugin::Native, CHALLENGE)
+            .expect("begun");
+    let proof = machine.proof_of_server(CHALLENGE, &certificate).expect("a proof");
+
+    let mut startup = begin();
+    startup.answer_password(Passwords::one("secret")).expect("an answer");
+    assert!(matches!(feed(&mut startup, &framed(3, &ok_with(&proof))), Ok(Some(Step::Done(_)))));
+
+    let mut other = proof.clone();
+    other[9] ^= 1;
+    for said in [
+        OK.to_vec(),
+        ok_with(b""),
+        ok_with(&other),
+        ok_with(&proof[1..]),
+        ok_with(&proof[..64]),
+        vec![0],
+        vec![0, 0, 0],
+    ] {
+        let mut startup = begin();
+        startup.answer_password(Passwords::one("secret")).expect("an answer");
+        let error = feed(&mut startup, &framed(3, &said)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Tls | ErrorKind::Protocol), "{said:?}: {error}");
+        assert_eq!(error.outcome(), Outcome::NotSent);
+        assert!(feed(&mut startup, &framed(4, &ok_with(&proof))).is_err(), "nothing follows an error");
+    }
+    // Without a password there is nothing to prove by.
+    let mut startup = begin();
+    startup.answer_password(Passwords::default()).expect("an answer");
+    assert_eq!(feed(&mut startup, &framed(3, &ok_with(&proof))).unwrap_err().kind(), ErrorKind::Tls);
+    // Whoever asks for more than digests and signatures gets nothing.
+    for asked in [&b"\xFEmysql_clear_password\0"[..], b"\xFEcaching_sha2_password\0abcdefghijklmnopqrst\0"] {
+        let mut startup = begin();
+        startup.answer_password(Passwords::one("secret")).expect("an answer");
+        assert_eq!(feed(&mut startup, &framed(3, asked)).unwrap_err().kind(), ErrorKind::Auth);
     }
 }
