@@ -178,6 +178,7 @@ impl<'a> Caller<'a> {
             let answer = call.submit(request, deadline, turn).await;
             match answer {
                 Ok(Answer::Ran(ran)) => return Ok((learned, ran)),
+                Ok(Answer::Said(_)) => return Err(call::mixed_up()),
                 // Nothing was executed. Once it is prepared anew; the second time, it is run as text if it can be.
                 Ok(Answer::Stale(error)) => {
                     if !call.is_alone() {
@@ -280,6 +281,7 @@ impl<'a> Caller<'a> {
         for (index, answer) in call.submit_all(requests, deadline, turn).await?.into_iter().enumerate() {
             match answer {
                 Ok(Answer::Ran(ran)) => done.push(Executed::new(ran.results.into_vec())),
+                Ok(Answer::Said(_)) => return Err(call::mixed_up()),
                 Ok(Answer::Stale(error)) | Err(error) => {
                     if error.server().is_some_and(DatabaseError::has_no_prepared_form)
                         && let Some((learned, _)) = items.get(index)
@@ -326,6 +328,7 @@ impl<'a> Caller<'a> {
                 Ok(ran.results.last().is_some_and(|result| result.done.status.in_transaction()))
             }
             Answer::Stale(error) => Err(error),
+            Answer::Said(_) => Err(call::mixed_up()),
         }
     }
 

@@ -3,7 +3,7 @@
 //! How they are opened is the engine's. `pg-pipeline`'s file of this name goes from host to host the same way on
 //! purpose: what is said in the handshake, and what ends the search, is each protocol's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -39,6 +39,8 @@ pub(crate) struct MyDriver {
     config: Config,
     key: ServerKey,
     setup: Arc<[Bytes]>,
+    /// On what terms the latest connection was authenticated.
+    terms: Arc<Mutex<Terms>>,
 }
 
 impl MyDriver {
@@ -46,7 +48,17 @@ impl MyDriver {
     pub(crate) fn new(config: Config) -> Result<Self, Fault> {
         config.validate()?;
         let setup = config.get_setup().map(Bytes::from).collect();
-        Ok(Self { key: config.get_server_key()?, config, setup })
+        Ok(Self { key: config.get_server_key()?, config, setup, terms: Arc::default() })
+    }
+
+    /// What every new session runs.
+    pub(crate) fn setup(&self) -> Arc<[Bytes]> {
+        Arc::clone(&self.setup)
+    }
+
+    /// On what terms the latest connection was authenticated.
+    pub(crate) fn terms(&self) -> Arc<Mutex<Terms>> {
+        Arc::clone(&self.terms)
     }
 }
 
@@ -82,7 +94,12 @@ impl Driver for MyDriver {
             Peer::Unix(path) => Host { kind: HostKind::Unix(path), port: 0, address: None },
             Peer::Own(_, name, port) => Host { kind: HostKind::Tcp(name), port, address: None },
         };
-        let driver = Self { config: self.config.clone(), key: self.key.clone(), setup: Arc::new([]) };
+        let driver = Self {
+            config: self.config.clone(),
+            key: self.key.clone(),
+            setup: Arc::new([]),
+            terms: Arc::default(),
+        };
         Some(Box::pin(async move { driver.kill_query(&host, number).await }))
     }
 }
@@ -150,20 +167,16 @@ impl MyDriver {
         let began = Instant::now();
         let mut io = self.open(host).await?;
         let way = began.elapsed();
-        let mut seed = [0; 32];
-        SysRng.try_fill_bytes(&mut seed).map_err(|error| {
-            socket::unreachable(host)
-                .with_source(format!("the operating system gives no random numbers: {error}"))
-        })?;
+        let terms = Terms {
+            channel: if host.is_unix() { Channel::Private } else { Channel::Open },
+            clear_text: self.config.allows_clear_text(),
+            key: self.key.clone(),
+            seed: seed().map_err(|error| socket::unreachable(host).with_source(error))?,
+        };
         let mut startup = Startup::new(StartupParams {
             user: self.config.get_user()?,
             database: self.config.get_database().map(Into::into),
-            terms: Terms {
-                channel: if host.is_unix() { Channel::Private } else { Channel::Open },
-                clear_text: self.config.allows_clear_text(),
-                key: self.key.clone(),
-                seed,
-            },
+            terms: terms.clone(),
             encryption: Encryption::None,
         })?;
         let mut input = BytesMut::new();
@@ -185,6 +198,7 @@ impl MyDriver {
                     output = startup.answer_password(passwords)?;
                 }
                 Some(Step::Done(greeting)) => {
+                    *self.terms.lock().unwrap_or_else(PoisonError::into_inner) = terms;
                     return Ok(Greeted { io, way, greeting, rest: input });
                 }
                 None => {
@@ -208,6 +222,15 @@ impl MyDriver {
         let transport = self.config.pool_options().transport();
         Socket::open(place, self.config.get_tuning(), transport, host).await
     }
+}
+
+/// Randomness for one authentication.
+pub(crate) fn seed() -> Result<[u8; 32], String> {
+    let mut seed = [0; 32];
+    SysRng
+        .try_fill_bytes(&mut seed)
+        .map_err(|error| format!("the operating system gives no random numbers: {error}"))?;
+    Ok(seed)
 }
 
 #[cold]

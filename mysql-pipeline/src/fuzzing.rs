@@ -42,7 +42,11 @@ pub fn connection_string(bytes: &[u8]) -> usize {
 pub fn startup(bytes: &[u8]) -> usize {
     let mut steps = 0;
     let (size, bytes) = piece_size(bytes);
-    let encryption = if size % 2 == 0 { Encryption::IfOffered } else { Encryption::None };
+    let encryption = match size % 3 {
+        0 => Encryption::IfOffered,
+        1 => Encryption::Required("REQUIRED"),
+        _ => Encryption::None,
+    };
     let params = StartupParams { user: "app".to_owned(), encryption, ..StartupParams::default() };
     let Ok(mut startup) = Startup::new(params) else { return 0 };
     let mut input = BytesMut::new();
@@ -54,7 +58,7 @@ pub fn startup(bytes: &[u8]) -> usize {
                 Ok(Some(Step::Send(_))) => steps += 1,
                 Ok(Some(Step::StartTls(_))) => {
                     steps += 1;
-                    let secured = if size % 3 == 0 { Secured::Unproven([1; 32]) } else { Secured::Accepted };
+                    let secured = if size % 2 == 0 { Secured::Unproven([1; 32]) } else { Secured::Accepted };
                     startup.secured(secured).expect("in turn");
                 }
                 Ok(Some(Step::NeedPassword)) => {

@@ -16,6 +16,7 @@ mod mysql {
 
     mod authentication;
     mod authentication_of_mysql;
+    mod change_user_of_mysql;
     mod connection_strings_of_mysql;
     mod hostile_logins_of_mysql;
     mod mariadb_of_mysql;

@@ -274,8 +274,11 @@ impl Authentication {
         };
         let digest =
             Sha256::new().chain_update(stored).chain_update(greeted).chain_update(certificate).finalize();
-        let hex = digest.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
-        Some([&[0x01], hex.as_bytes()].concat())
+        let hex = digest
+            .iter()
+            .flat_map(|byte| [byte >> 4, byte & 0xF])
+            .map(|digit| b"0123456789ABCDEF"[usize::from(digit)]);
+        Some([0x01].into_iter().chain(hex).collect())
     }
 
     fn start(&mut self, plugin: Plugin, challenge: &[u8]) -> Result<Vec<u8>, Fault> {

@@ -87,5 +87,6 @@ async fn say(leased: &Leased, text: &'static str, deadline: Instant) -> Result<S
     match leased.lease.submit(request, deadline).await? {
         Answer::Ran(ran) => ran.results.last().map(|result| result.done.status).ok_or_else(call::mixed_up),
         Answer::Stale(error) => Err(error),
+        Answer::Said(_) => Err(call::mixed_up()),
     }
 }

@@ -14,6 +14,8 @@ pub(crate) enum Answer {
     /// The server refused before it executed anything, because it does not know the statement any more or wants it
     /// prepared again; this connection has forgotten it. Running it again is safe.
     Stale(Fault),
+    /// The server's word in a dialogue that goes on.
+    Said(Vec<u8>),
 }
 
 /// The results of a request: one, or several where a procedure was called.

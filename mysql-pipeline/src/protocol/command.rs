@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use wire_pipeline::buffer::Out;
 
-use super::packet::{Sequence, write_command};
+use super::packet::{Header, Sequence, write_command};
 use super::response::StatementId;
 
 /// The question for the largest packet that the server takes.
@@ -53,6 +53,13 @@ pub(crate) fn reset_connection(out: &mut Out) -> Sequence {
 /// `MYSQL_OPTION_MULTI_STATEMENTS_ON` (0) and `…_OFF` (1).
 pub(crate) fn multi_statements(out: &mut Out, on: bool) -> Sequence {
     write_command(out, &[0x1B, u8::from(!on), 0], &Bytes::new())
+}
+
+/// A packet of a dialogue that has begun, or begins with this one.
+pub(crate) fn dialogue(out: &mut Out, packet: &Bytes, sequence: u8) -> Sequence {
+    Header { len: packet.len(), sequence }.write(out);
+    out.push(packet);
+    Sequence(sequence.wrapping_add(1))
 }
 
 /// Says goodbye. There is no response.

@@ -7,6 +7,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod cache;
+pub(crate) mod change_user;
 pub(crate) mod command;
 pub(crate) mod lenenc;
 pub(crate) mod packet;

@@ -51,7 +51,7 @@ impl Header {
         Some(Self { len: u32::from_le_bytes([a, b, c, 0]) as usize, sequence })
     }
 
-    fn write(self, out: &mut Out) {
+    pub(crate) fn write(self, out: &mut Out) {
         let [a, b, c, _] = (self.len as u32).to_le_bytes();
         out.tail().put_slice(&[a, b, c, self.sequence]);
     }

@@ -40,6 +40,8 @@ pub(crate) enum What {
     Rollback,
     /// The session as it was after the handshake.
     Reset,
+    /// A packet of a dialogue, with its number: the answer is the server's next word, if that is not OK or ERR.
+    Dialogue { packet: Bytes, sequence: u8 },
 }
 
 impl Request {
@@ -77,6 +79,7 @@ impl EngineRequest for Request {
         match &self.what {
             What::Execute { bound, .. } => bound.bytes.len(),
             What::Query(text) | What::Script(text) => text.len(),
+            What::Dialogue { packet, .. } => packet.len(),
             What::Commit { .. } | What::Rollback | What::Reset => 0,
         }
     }
@@ -84,7 +87,12 @@ impl EngineRequest for Request {
     fn expected_micros(&self) -> u32 {
         match &self.what {
             What::Execute { statement, .. } => statement.micros.expected_micros(),
-            What::Query(_) | What::Script(_) | What::Commit { .. } | What::Rollback | What::Reset => 1_000,
+            What::Query(_)
+            | What::Script(_)
+            | What::Commit { .. }
+            | What::Rollback
+            | What::Reset
+            | What::Dialogue { .. } => 1_000,
         }
     }
 

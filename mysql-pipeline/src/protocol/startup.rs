@@ -80,7 +80,7 @@ mod capability {
 }
 
 /// `utf8mb4_general_ci`, which every server knows; `SET NAMES` follows.
-const COLLATION: u8 = 45;
+pub(super) const COLLATION: u8 = 45;
 
 /// What the first packet of ours says.
 #[derive(Debug, Clone, Default)]
@@ -463,7 +463,7 @@ impl<'a> Handshake<'a> {
 }
 
 /// The server's refusal: some are about who we are, everything else is about this attempt.
-fn refused(error: DatabaseError) -> Fault {
+pub(crate) fn refused(error: DatabaseError) -> Fault {
     // Host not allowed (1130), no common protocol (1251), password expired (1820, 1862), account locked (3118, 4151).
     let about_us = error.sqlstate().starts_with("28")
         || matches!(error.number(), 1130 | 1251 | 1820 | 1862 | 3118 | 4151);

@@ -158,6 +158,10 @@ impl MySqlWire {
             What::Rollback => {
                 Command::new(Kind::Rollback, command::query(out, &Bytes::from_static(b"ROLLBACK")))
             }
+            What::Dialogue { packet, sequence } => {
+                self.cache.clear();
+                Command::new(Kind::Dialogue(Vec::new()), command::dialogue(out, packet, *sequence))
+            }
             What::Execute { .. } | What::Reset => {
                 // From here on the server knows no statement, and what is written from here on must not use one.
                 self.cache.clear();
@@ -325,6 +329,14 @@ impl MySqlWire {
             }
             return Ok(self.defined(pending));
         }
+        if let (Kind::Dialogue(said), [1..=255, ..]) = (&mut pending.command.kind, packet) {
+            // `caching_sha2_password`: the cache knows the user, and OK follows unasked.
+            if packet == [0x01, 0x03] {
+                return Ok(Step::Next);
+            }
+            packet.clone_into(said);
+            return Ok(pending.command_done());
+        }
         match packet {
             [0x00, ..] => self.result_done(pending, Done::parse(packet)?),
             [0xFE, ..] if matches!(pending.command.kind, Kind::Option) => {
@@ -394,7 +406,8 @@ impl MySqlWire {
             | Kind::Rollback
             | Kind::Option
             | Kind::Guard
-            | Kind::Guarded => {}
+            | Kind::Guarded
+            | Kind::Dialogue(_) => {}
         }
         Ok(pending.command_done())
     }
@@ -418,7 +431,8 @@ impl MySqlWire {
             | Kind::Rollback
             | Kind::Option
             | Kind::Guard
-            | Kind::Reset => {}
+            | Kind::Reset
+            | Kind::Dialogue(_) => {}
         }
         if let Some(work) = &mut self.work {
             work.heed(&error);

@@ -79,6 +79,8 @@ pub(super) enum Kind {
     /// Releases it: there is none any more when the transaction was ended.
     Guarded,
     Reset,
+    /// A packet of a dialogue, and what the server says to it.
+    Dialogue(Vec<u8>),
 }
 
 /// What comes next.
@@ -194,6 +196,12 @@ impl Pending {
                 key,
                 result: error.map_or(Ok(()), |error| Err(Fault::refused(error))),
             };
+        }
+        if let Kind::Dialogue(said) = &mut self.command.kind
+            && error.is_none()
+            && !said.is_empty()
+        {
+            return Received::Answer(Ok(Answer::Said(std::mem::take(said))));
         }
         Received::Answer(match error {
             Some(error) if error.is_stale() && self.results.is_empty() => {

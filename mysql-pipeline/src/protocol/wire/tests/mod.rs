@@ -81,6 +81,7 @@ fn ran(answer: Result<Answer, Fault>) -> Ran {
     match answer.expect("an answer") {
         Answer::Ran(ran) => ran,
         Answer::Stale(error) => panic!("stale: {error}"),
+        Answer::Said(said) => panic!("said: {said:?}"),
     }
 }
 
