@@ -38,19 +38,24 @@ pub fn connection_string(bytes: &[u8]) -> usize {
     1
 }
 
-/// The connection phase: what a server says, in pieces of the first byte's size.
+/// The connection phase: what a server says, in pieces of the first byte's size, which also says how it is encrypted.
 pub fn startup(bytes: &[u8]) -> usize {
     let mut steps = 0;
     let (size, bytes) = piece_size(bytes);
     let encryption = match size % 3 {
-        0 => Encryption::IfOffered,
-        1 => Encryption::Required("REQUIRED"),
+        0 => Encryption::Required("REQUIRED"),
+        1 => Encryption::IfOffered,
         _ => Encryption::None,
     };
     let params = StartupParams { user: "app".to_owned(), encryption, ..StartupParams::default() };
     let Ok(mut startup) = Startup::new(params) else { return 0 };
     let mut input = BytesMut::new();
-    for piece in bytes.chunks(size) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        // Nothing may be there ahead of TLS.
+        let size = if steps == 0 { 1 } else { size.min(rest.len()) };
+        let (piece, behind) = rest.split_at(size);
+        rest = behind;
         input.extend_from_slice(piece);
         loop {
             match startup.receive(&mut input) {
@@ -58,8 +63,15 @@ pub fn startup(bytes: &[u8]) -> usize {
                 Ok(Some(Step::Send(_))) => steps += 1,
                 Ok(Some(Step::StartTls(_))) => {
                     steps += 1;
-                    let secured = if size % 2 == 0 { Secured::Unproven([1; 32]) } else { Secured::Accepted };
+                    let secured = if encryption == Encryption::IfOffered {
+                        Secured::Unproven([1; 32])
+                    } else {
+                        Secured::Accepted
+                    };
                     startup.secured(secured).expect("in turn");
+                    if startup.answer_password(Passwords::one("secret")).is_err() {
+                        return steps;
+                    }
                 }
                 Ok(Some(Step::NeedPassword)) => {
                     steps += 1;
