@@ -222,7 +222,7 @@ fn a_password_in_clear_needs_leave_and_a_private_channel() {
     for (terms, word) in [
         (open(), "enableCleartextPlugin"),
         (private(), "enableCleartextPlugin"),
-        (allowed(Channel::Open), "sslMode=REQUIRED"),
+        (allowed(Channel::Open), "Unix socket"),
         (allowed(Channel::Unproven), "ssl-ca"),
     ] {
         let mut machine = begin(terms, "secret", Plugin::Native);

@@ -145,7 +145,7 @@ impl Config {
     }
 
     /// Allows a server to ask for the password in clear (`mysql_clear_password`, for PAM and LDAP), where nobody else can
-    /// read it: with TLS, or by a Unix socket. Whoever the connection leads to gets the password: verify the certificate.
+    /// read it: by a Unix socket, as this version has no TLS.
     /// Default: off.
     #[must_use]
     pub fn cleartext_plugin(mut self, allowed: bool) -> Self {

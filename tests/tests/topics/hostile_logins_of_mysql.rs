@@ -41,7 +41,7 @@ fn shows_password(heard: &[u8]) -> bool {
 #[tokio::test]
 async fn a_server_that_asks_for_the_password_in_clear_gets_nothing() {
     let asks: [(&[u8], &str, &str); 4] = [
-        (b"\xFEmysql_clear_password\0", "enableCleartextPlugin", "sslMode"),
+        (b"\xFEmysql_clear_password\0", "enableCleartextPlugin", "Unix socket"),
         (b"\xFEsha256_password\0abcdefghijklmnopqrst\0", "without encryption", "without encryption"),
         (b"\x01\x04", "without encryption", "without encryption"),
         (b"\x02mysql_clear_password\0", "`password2`", "`password2`"),
