@@ -116,6 +116,24 @@ async fn a_pool_that_cannot_connect_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_is_not_the_last_word_while_another_connection_is_being_made() {
+    let server = Server::new();
+    server.door(Door::TakesOne(20 * MS));
+    server.deaf.send_replace(true);
+    let pool = Pool::start(Toy(server.clone()), options(4));
+    let mut ready = Box::pin(pool.ready());
+    until("others are refused", || server.connections() > 2).await;
+    assert!(poll_once(ready.as_mut()).await.is_none(), "one shakes hands");
+    until("it does no longer", || pool.stats().pipes[0].state == PipeState::Settling).await;
+    tokio::time::sleep(200 * MS).await;
+    assert!(poll_once(ready.as_mut()).await.is_none(), "its session is being put right");
+    server.deaf.send_replace(false);
+    ready.await.expect("one connection");
+    run(&pool, ask(1)).await.expect("it serves");
+    server.door(Door::Open);
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_most_two_handshakes_run_at_once() {
     let server = Server::new();
     server.door(Door::Slow(10 * MS));

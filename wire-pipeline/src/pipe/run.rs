@@ -14,6 +14,7 @@ use crate::faults;
 use crate::jitter::{Backoff, Jitter};
 use crate::pipe::pump::{End, Pump, unpanicked};
 use crate::pipe::{Lane, PipeId};
+use crate::pool::health::Attempt;
 use crate::pool::shared::Shared;
 use crate::stats::Loss;
 use crate::wire::{Connected, Driver, Fault};
@@ -32,16 +33,16 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
     let mut lifetimes = Jitter::new(shared.options.seed, 2 * salt + 1);
     let mut successor = None;
     loop {
-        let connected = match successor.take() {
-            Some(connected) => connected,
+        let (connected, attempt) = match successor.take() {
+            Some(made) => made,
             None => match shared.or_closing(connect_in_turn(&shared)).await {
                 None => return,
-                Some(Ok(connected)) => connected,
+                Some(Ok(made)) => made,
                 // Nobody tries again for a connection of its own.
                 Some(Err(error)) => return shared.connect_failed(error),
             },
         };
-        let mut pump = Pump::new(&shared, pipe, connected);
+        let mut pump = Pump::new(&shared, pipe, connected, attempt);
         let born = Instant::now();
         let lifetime = lifetimes.around(shared.options.max_lifetime);
         let (end, next) = live(&shared, &mut pump, lifetime, &mut backoff).await;
@@ -82,13 +83,16 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
     }
 }
 
+/// A connection, and the attempt that it is until it is up.
+type Made<'a, D> = (Connected<D>, Attempt<'a, D>);
+
 /// Pumps until the end; when its time has come, with a successor that is ready.
-async fn live<D: Driver>(
-    shared: &Arc<Shared<D>>,
+async fn live<'a, D: Driver>(
+    shared: &'a Arc<Shared<D>>,
     pump: &mut Pump<'_, D>,
     lifetime: Duration,
     backoff: &mut Backoff,
-) -> (End<D>, Option<Connected<D>>) {
+) -> (End<D>, Option<Made<'a, D>>) {
     if lifetime.is_zero() || shared.exclusive {
         return (pump.run().await, None);
     }
@@ -108,15 +112,15 @@ async fn live<D: Driver>(
             retire_at = Instant::now() + ASK_AGAIN;
             continue;
         }
-        let connected = tokio::select! {
+        let made = tokio::select! {
             biased;
             end = pump.run() => return (end, None),
-            connected = async { connect(shared, handshake(shared).await?).await } => connected,
+            made = async { connect(shared, handshake(shared).await?).await } => made,
         };
-        match connected {
-            Ok(connected) => {
+        match made {
+            Ok(made) => {
                 pump.retire();
-                return (pump.run().await, Some(connected));
+                return (pump.run().await, Some(made));
             }
             // The old one serves on.
             Err(_) => retire_at = Instant::now() + backoff.next(),
@@ -126,7 +130,7 @@ async fn live<D: Driver>(
 
 /// Connects, however long it takes; while the server refuses, one pipe after the other. Fails only for a connection of
 /// its own.
-async fn connect_in_turn<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Connected<D>, Fault<D>> {
+async fn connect_in_turn<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Made<'_, D>, Fault<D>> {
     loop {
         let Some(mut probe) = shared.recovery.turn().await else {
             let turn = handshake(shared).await?;
@@ -146,9 +150,9 @@ async fn connect_in_turn<D: Driver>(shared: &Arc<Shared<D>>) -> Result<Connected
         loop {
             sleep(probe.next()).await;
             match connect(shared, handshake(shared).await?).await {
-                Ok(connected) => {
+                Ok(made) => {
                     shared.recovery.over(probe);
-                    return Ok(connected);
+                    return Ok(made);
                 }
                 Err(error) => shared.connect_failed(error),
             }
@@ -161,16 +165,18 @@ async fn handshake<D: Driver>(shared: &Shared<D>) -> Result<SemaphorePermit<'_>,
     shared.handshakes.acquire().await.map_err(|_| faults::closed())
 }
 
-async fn connect<D: Driver>(
-    shared: &Arc<Shared<D>>,
+async fn connect<'a, D: Driver>(
+    shared: &'a Arc<Shared<D>>,
     _turn: SemaphorePermit<'_>,
-) -> Result<Connected<D>, Fault<D>> {
+) -> Result<Made<'a, D>, Fault<D>> {
+    let attempt = shared.health.begin();
     let limit = shared.options.connect_timeout;
     // What provides passwords and the like is the user's, and may panic.
     match timeout(limit, unpanicked(shared.driver.connect(&shared.budget))).await {
         Ok(result) => result.unwrap_or_else(|| Err(faults::panicked())),
         Err(_) => Err(faults::connect_timeout(limit)),
     }
+    .map(|connected| (connected, attempt))
 }
 
 /// However the task ends (its runtime was shut down, a panic): nobody waits for it any more.

@@ -5,6 +5,8 @@
 //! `recovery` says who connects while the server refuses.
 
 mod desk;
+pub(crate) mod health;
+mod keeper;
 mod overflow;
 mod recovery;
 mod route;
@@ -63,7 +65,7 @@ impl<D: Driver> Pool<D> {
 
     /// Waits until one pipe is up, or for the first failure's cause.
     pub async fn ready(&self) -> Result<(), Fault<D>> {
-        self.shared().ready().await
+        self.shared().health.ready().await
     }
 
     /// Sends a request through whichever pipe is expected to answer first, and waits for its answer.
@@ -162,7 +164,7 @@ pub async fn exclusive<D: Driver>(driver: D, options: Options) -> Result<Lease<D
     let shared = Shared::new(driver, options, true);
     let lease = shared.desk.reserve(Location::caller());
     spawn_all(&shared);
-    shared.ready().await?;
+    shared.health.ready().await?;
     lease.await.map_err(|_| faults::closed())
 }
 
@@ -171,6 +173,6 @@ fn spawn_all<D: Driver>(shared: &Arc<Shared<D>>) {
         shared.runtime.spawn(run(Arc::clone(shared), id));
     }
     if !shared.exclusive {
-        shared.runtime.spawn(overflow::keep(Arc::downgrade(shared)));
+        shared.runtime.spawn(keeper::keep(Arc::downgrade(shared)));
     }
 }

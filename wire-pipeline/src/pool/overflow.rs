@@ -3,25 +3,19 @@
 //! Bounded by the gate, which admits no more entries than all pipes together may have. Oldest first within a class.
 
 use std::collections::VecDeque;
-use std::sync::Weak;
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
 
 use crate::entry::{Class, Entry};
 use crate::pipe::core::ExtractWhere;
-use crate::pool::shared::Shared;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
-use crate::wire::{Driver, Wire};
-
-/// How often deadlines are looked at while something waits.
-const TICK: Duration = Duration::from_millis(10);
+use crate::wire::Wire;
 
 pub(crate) struct Overflow<W: Wire> {
     fast: Waiting<W>,
     slow: Waiting<W>,
-    filled: std::sync::Arc<Notify>,
+    filled: Arc<Notify>,
 }
 
 /// The waiting queue of one class.
@@ -34,7 +28,7 @@ struct Waiting<W: Wire> {
 impl<W: Wire> Overflow<W> {
     pub(crate) fn new() -> Self {
         let waiting = || Waiting { entries: Mutex::default(), len: AtomicUsize::new(0) };
-        Self { fast: waiting(), slow: waiting(), filled: std::sync::Arc::default() }
+        Self { fast: waiting(), slow: waiting(), filled: Arc::default() }
     }
 
     fn of(&self, class: Class) -> &Waiting<W> {
@@ -69,6 +63,11 @@ impl<W: Wire> Overflow<W> {
         self.filled.notify_one();
     }
 
+    /// Told when something waits, or somebody is to look.
+    pub(crate) fn filled(&self) -> Arc<Notify> {
+        Arc::clone(&self.filled)
+    }
+
     /// Takes out what matches.
     pub(crate) fn take_where(&self, mut matches: impl FnMut(&Entry<W>) -> bool) -> Vec<Entry<W>> {
         let mut taken = self.fast.change(|entries| entries.extract_where(&mut matches));
@@ -83,35 +82,5 @@ impl<W: Wire> Waiting<W> {
         let result = change(&mut entries);
         self.len.store(entries.len(), Ordering::SeqCst);
         result
-    }
-}
-
-/// Answers waiting entries whose deadline has passed. Sleeps while nothing waits, and ends with the pool.
-pub(crate) async fn keep<D: Driver>(shared: Weak<Shared<D>>) {
-    loop {
-        let Some(filled) = shared.upgrade().map(|shared| std::sync::Arc::clone(&shared.overflow.filled))
-        else {
-            return;
-        };
-        let Some(strong) = shared.upgrade() else { return };
-        if !strong.has_overflow() {
-            if strong.has_ended() {
-                return;
-            }
-            drop(strong);
-            filled.notified().await;
-            continue;
-        }
-        let now = Instant::now();
-        let expired = strong.overflow.take_where(|entry| entry.deadline <= now || entry.is_abandoned());
-        for entry in expired {
-            let fault = strong.not_taken(entry.since);
-            entry.fail(fault);
-        }
-        // A pipe that got room while nobody looked.
-        strong.serve_overflow();
-        strong.serve_patient();
-        drop(strong);
-        sleep(TICK).await;
     }
 }

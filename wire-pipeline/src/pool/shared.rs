@@ -23,6 +23,7 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::wire::{AnswerOf, Driver, Fault, Request, Wire};
 
 use super::desk::Desk;
+use super::health::Health;
 use super::overflow::Overflow;
 use super::recovery::Recovery;
 
@@ -49,7 +50,7 @@ pub(crate) struct Shared<D: Driver> {
     aborted: AtomicBool,
     /// Pipes whose task runs.
     running: watch::Sender<usize>,
-    health: watch::Sender<Health<D>>,
+    pub(crate) health: Health<D>,
     pub(super) runtime: Handle,
     /// Whose pool it is.
     process: Process,
@@ -58,14 +59,6 @@ pub(crate) struct Shared<D: Driver> {
     pub(super) began: Instant,
     /// When a quick request came last, roughly, in microseconds since the pool began.
     pub(super) quick_at: AtomicU64,
-}
-
-/// How connecting went.
-struct Health<D: Driver> {
-    /// A pipe has been up.
-    up: bool,
-    /// The latest failure.
-    failure: Option<Fault<D>>,
 }
 
 impl<D: Driver> Shared<D> {
@@ -88,7 +81,7 @@ impl<D: Driver> Shared<D> {
             closing: watch::Sender::new(false),
             aborted: AtomicBool::new(false),
             running: watch::Sender::new(0),
-            health: watch::Sender::new(Health { up: false, failure: None }),
+            health: Health::new(),
             runtime: Handle::current(),
             process: Process::this(),
             rotation: AtomicUsize::new(0),
@@ -109,27 +102,14 @@ impl<D: Driver> Shared<D> {
         &self.pipes[id.0]
     }
 
-    pub(super) async fn ready(&self) -> Result<(), Fault<D>> {
-        let mut health = self.health.subscribe();
-        let health = health.wait_for(|health| health.up || health.failure.is_some()).await;
-        match health {
-            Ok(health) if health.up => Ok(()),
-            Ok(health) => Err(health.failure.clone().unwrap_or_else(faults::closed)),
-            Err(_) => Err(faults::closed()),
-        }
-    }
-
     pub(crate) fn connected(&self, pipe: &Pipe<D::Wire>) {
         pipe.counters.connected();
-        self.health.send_modify(|health| {
-            health.up = true;
-            health.failure = None;
-        });
+        self.health.connected();
     }
 
     pub(crate) fn connect_failed(&self, error: Fault<D>) {
         tracing::warn!(kind = ?error.kind(), "cannot connect to the database");
-        self.health.send_modify(|health| health.failure = Some(error.with_outcome(Outcome::NotSent)));
+        self.health.failed(error.with_outcome(Outcome::NotSent));
     }
 
     /// Waits for room in `gate`, in order of arrival.
@@ -157,8 +137,8 @@ impl<D: Driver> Shared<D> {
 
     /// The error, with the reason for which connections are missing if they are.
     pub(crate) fn with_cause(&self, error: Fault<D>) -> Fault<D> {
-        match &self.health.borrow().failure {
-            Some(failure) => error.with_source(failure.clone()),
+        match self.health.failure() {
+            Some(failure) => error.with_source(failure),
             None => error,
         }
     }
@@ -257,10 +237,7 @@ impl<D: Driver> Shared<D> {
         if self.has_ended() {
             self.gate.close();
             self.desk.close();
-            self.health.send_modify(|health| {
-                health.up = false;
-                health.failure.get_or_insert_with(|| self.ended());
-            });
+            self.health.ended(|| self.ended());
             self.fail_overflow();
             self.overflow.look();
         }

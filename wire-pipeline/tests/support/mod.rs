@@ -391,6 +391,8 @@ pub enum Door {
     Hangs,
     /// The handshake takes this long.
     Slow(Duration),
+    /// The first connection's handshake takes this long, and its session is to be put right; others are refused.
+    TakesOne(Duration),
 }
 
 /// How requests to stop fare.
@@ -595,8 +597,14 @@ impl Driver for Toy {
                 tokio::time::sleep(time).await;
                 drop(tokio::spawn(Arc::clone(server).serve(number, far)));
             }
+            Door::TakesOne(time) if number == 0 => {
+                tokio::time::sleep(time).await;
+                drop(tokio::spawn(Arc::clone(server).serve(number, far)));
+            }
             Door::ClosesAtOnce => drop(far),
-            Door::Refuses => return Err(Error::new(ErrorKind::Connect, Outcome::NotSent, "refused")),
+            Door::Refuses | Door::TakesOne(_) => {
+                return Err(Error::new(ErrorKind::Connect, Outcome::NotSent, "refused"));
+            }
             Door::Hangs => std::future::pending().await,
         }
         let io = Line { io, late: Vec::new(), broken: false, server: Arc::clone(server) };
@@ -606,7 +614,7 @@ impl Driver for Toy {
             budget: Arc::clone(budget),
             known: HashMap::new(),
             in_transaction: false,
-            touched: false,
+            touched: matches!(door, Door::TakesOne(_)),
             last_words: None,
         };
         Ok(Connected { io, wire, input: ReadBuffer::new(), way: Duration::ZERO })
