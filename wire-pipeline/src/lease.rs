@@ -6,7 +6,6 @@
 //! driver's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
@@ -14,23 +13,21 @@ use crate::entry::Entry;
 use crate::faults;
 use crate::gate::Gate;
 use crate::options::Options;
-use crate::pipe::{Lane, LeaseId, PipeId, Via};
+use crate::pipe::grant::Grant;
 use crate::pool::shared::{Shared, received};
 use crate::wire::{AnswerOf, Driver, Fault, Opening, Request, RequestOf};
 
 /// One pipe for one task; see the module.
 pub struct Lease<D: Driver> {
     shared: Arc<Shared<D>>,
-    pipe: PipeId,
-    id: LeaseId,
+    grant: Grant<D::Wire>,
     gate: Arc<Gate>,
-    touched: AtomicBool,
 }
 
 impl<D: Driver> Lease<D> {
-    pub(crate) fn new(shared: Arc<Shared<D>>, pipe: PipeId, id: LeaseId) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared<D>>, grant: Grant<D::Wire>) -> Self {
         let gate = Gate::new(shared.options.max_in_flight, shared.options.queue_bytes, &shared.budget);
-        Self { shared, pipe, id, gate, touched: AtomicBool::new(false) }
+        Self { shared: Arc::clone(shared), grant, gate }
     }
 
     /// Sends a request and waits for its answer. What is submitted first goes out first.
@@ -55,7 +52,7 @@ impl<D: Driver> Lease<D> {
             None => self.shared.wait_for_room(&self.gate, request.bytes(), since, deadline).await?,
         };
         let (entry, answer) = Entry::new(request, since, deadline, Some(pass));
-        if let Err(entry) = self.shared.pipe(self.pipe).push(entry, Via::Lease(self.id)) {
+        if let Err(entry) = self.grant.push(entry) {
             entry.fail(faults::lease_over());
         }
         Ok(async move { received::<D>(answer.await) })
@@ -68,36 +65,22 @@ impl<D: Driver> Lease<D> {
 
     /// What goes out with the next request, before it and bound to it.
     pub fn set_opening(&self, opening: RequestOf<D>) {
-        let previous = {
-            let mut queue = self.shared.pipe(self.pipe).queue();
-            if queue.lane == Lane::Leased(self.id) {
-                queue.opening.replace(Opening(Box::new(opening)))
-            } else {
-                None
-            }
-        };
-        drop(previous);
+        self.grant.set_opening(Opening(Box::new(opening)));
     }
 
     /// Takes back an opening that no request has taken along. `None`: it is on its way.
     pub fn take_opening(&self) -> Option<RequestOf<D>> {
-        let mut queue = self.shared.pipe(self.pipe).queue();
-        if queue.lane != Lane::Leased(self.id) {
-            return None;
-        }
-        let opening = queue.opening.take();
-        drop(queue);
-        opening.map(|Opening(request)| *request)
+        self.grant.take_opening().map(|Opening(request)| *request)
     }
 
     /// The session may be changed from now on: it is reset before others use it.
     pub fn touch(&self) {
-        self.touched.store(true, Ordering::Relaxed);
+        self.grant.touch();
     }
 
     /// Whether the connection is still there.
     pub fn is_alive(&self) -> bool {
-        self.shared.pipe(self.pipe).queue().lane == Lane::Leased(self.id)
+        self.grant.is_alive()
     }
 
     /// The options of its pool.
@@ -116,19 +99,5 @@ impl<D: Driver> Lease<D> {
         async move {
             let _ = running.wait_for(|running| *running == 0).await;
         }
-    }
-}
-
-impl<D: Driver> Drop for Lease<D> {
-    fn drop(&mut self) {
-        let touched = self.touched.load(Ordering::Relaxed);
-        let mut unused = None;
-        self.shared.pipe(self.pipe).signal(|queue| {
-            if queue.lane == Lane::Leased(self.id) {
-                queue.returned = Some(touched);
-                unused = queue.opening.take();
-            }
-        });
-        drop(unused);
     }
 }

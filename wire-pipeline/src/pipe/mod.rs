@@ -20,6 +20,7 @@
 //! can still go to another pipe. There is no timer in it.
 
 pub(crate) mod core;
+pub(crate) mod grant;
 pub(crate) mod hold;
 pub(crate) mod pump;
 pub(crate) mod run;

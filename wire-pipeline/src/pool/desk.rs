@@ -1,7 +1,9 @@
 //! Who gets a lease next.
 //!
 //! Waiters are served in order of arrival. One pipe drains at a time; a pipe that comes back goes to the next waiter
-//! at once. A waiter that has gone is passed over: the lease handed to it returns by being dropped.
+//! at once. A waiter that has gone is passed over: what was granted to it returns by being dropped.
+//!
+//! Knows waiters and grants; when there is a pipe to give, and which one is to drain, is for `leasing`.
 
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -10,21 +12,19 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::faults;
-use crate::lease::Lease;
-use crate::pipe::{Lane, LeaseId, Pipe};
-use crate::pool::shared::Shared;
+use crate::pipe::grant::Grant;
+use crate::pipe::{LeaseId, Pipe, PipeId};
 use crate::stats::LeaseStats;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
-use crate::wire::{Driver, Fault};
+use crate::wire::Wire;
 
-pub(crate) struct Desk<D: Driver> {
-    state: Mutex<State<D>>,
+pub(crate) struct Desk<W: Wire> {
+    state: Mutex<State<W>>,
     most: usize,
 }
 
-struct State<D: Driver> {
-    waiters: VecDeque<Waiter<D>>,
+struct State<W: Wire> {
+    waiters: VecDeque<Waiter<W>>,
     /// Oldest first.
     held: Vec<Held>,
     draining: bool,
@@ -35,8 +35,8 @@ struct State<D: Driver> {
 }
 
 /// Somebody who waits for a lease.
-struct Waiter<D: Driver> {
-    slot: oneshot::Sender<Lease<D>>,
+struct Waiter<W: Wire> {
+    slot: oneshot::Sender<Grant<W>>,
     place: &'static Location<'static>,
 }
 
@@ -54,7 +54,7 @@ impl Held {
     }
 }
 
-impl<D: Driver> Desk<D> {
+impl<W: Wire> Desk<W> {
     pub(crate) fn new(most: usize) -> Self {
         let state = State {
             waiters: VecDeque::new(),
@@ -67,7 +67,7 @@ impl<D: Driver> Desk<D> {
         Self { state: Mutex::new(state), most }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<D>> {
+    fn state(&self) -> MutexGuard<'_, State<W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,44 +83,20 @@ impl<D: Driver> Desk<D> {
         self.state().held.iter().find(|held| held.id == id).map(Held::stats)
     }
 
-    /// Waits for a lease. Cancel safe.
-    pub(crate) async fn acquire(
-        &self,
-        shared: &Arc<Shared<D>>,
-        place: &'static Location<'static>,
-    ) -> Result<Lease<D>, Fault<D>> {
-        shared.check_process()?;
-        if self.most == 0 {
-            return Err(faults::no_leases());
-        }
-        let waiter = self.reserve(place);
-        self.turn(shared);
-        let limit = shared.options.acquire_timeout;
-        match shared.until(Instant::now() + limit, waiter).await {
-            Some(Ok(lease)) => Ok(lease),
-            Some(Err(_)) => Err(shared.ended()),
-            None if shared.has_ended() => Err(shared.ended()),
-            None => {
-                let (held, _) = self.stats();
-                match held.first() {
-                    Some(oldest) if held.len() >= self.most => {
-                        Err(faults::lease_timeout(limit, held.len(), self.most, oldest))
-                    }
-                    _ => Err(shared.with_cause(faults::nothing_to_lease(limit, held.len(), self.most))),
-                }
-            }
-        }
+    /// How many may be held at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// A place in the queue of waiters.
-    pub(crate) fn reserve(&self, place: &'static Location<'static>) -> oneshot::Receiver<Lease<D>> {
-        let (slot, lease) = oneshot::channel();
+    pub(crate) fn reserve(&self, place: &'static Location<'static>) -> oneshot::Receiver<Grant<W>> {
+        let (slot, grant) = oneshot::channel();
         let waiter = Waiter { slot, place };
         let mut state = self.state();
         if !state.closed {
             state.waiters.push_back(waiter);
         }
-        lease
+        grant
     }
 
     /// Nobody gets a lease any more.
@@ -134,42 +110,37 @@ impl<D: Driver> Desk<D> {
         drop(waiters);
     }
 
-    /// Starts to drain a pipe if somebody waits and one may be taken.
-    pub(crate) fn turn(&self, shared: &Arc<Shared<D>>) {
-        loop {
-            let (gone, wanted) = {
-                let mut state = self.state();
-                let wanted = state.may_lease(self.most) && !state.draining;
-                state.missed |= state.draining;
-                if wanted {
-                    state.draining = true;
-                    state.missed = false;
-                }
-                (state.forget_gone(), wanted)
-            };
-            drop(gone);
-            if !wanted || ask_to_drain(shared) {
-                return;
-            }
-            // As soon as another pipe is shared, its pump asks again. If that was while this one looked, it was not heard.
+    /// Whether a pipe is to be drained now: somebody waits, one may be taken, and none is on its way. If so, one of
+    /// [`Self::drained`], [`Self::not_drained`] and [`Self::found_none`] follows.
+    pub(crate) fn begin_drain(&self) -> bool {
+        let (gone, wanted) = {
             let mut state = self.state();
-            state.draining = false;
-            if !std::mem::take(&mut state.missed) {
-                return;
+            let wanted = state.may_lease(self.most) && !state.draining;
+            state.missed |= state.draining;
+            if wanted {
+                state.draining = true;
+                state.missed = false;
             }
-        }
+            (state.forget_gone(), wanted)
+        };
+        drop(gone);
+        wanted
     }
 
-    /// A pipe has drained: the lease of the first who still waits, if anybody does.
-    pub(crate) fn grant(&self, shared: &Arc<Shared<D>>, pipe: &Pipe<D::Wire>) -> Option<LeaseId> {
+    /// There was no pipe to drain; whether to look again, because somebody called meanwhile and was not heard.
+    pub(crate) fn found_none(&self) -> bool {
+        let mut state = self.state();
+        state.draining = false;
+        std::mem::take(&mut state.missed)
+    }
+
+    /// A pipe has drained.
+    pub(crate) fn drained(&self) {
         self.state().draining = false;
-        let id = self.hand_over(shared, pipe);
-        self.turn(shared);
-        id
     }
 
     /// A pipe that was to be drained has something else to do first.
-    pub(crate) fn not_drained(&self, pipe: &Pipe<D::Wire>) {
+    pub(crate) fn not_drained(&self, pipe: &Pipe<W>) {
         let mut queue = pipe.queue();
         if std::mem::take(&mut queue.drain) {
             drop(queue);
@@ -178,7 +149,7 @@ impl<D: Driver> Desk<D> {
     }
 
     /// A pipe was lost while it drained or while it was leased.
-    pub(crate) fn lost(&self, pipe: &Pipe<D::Wire>, lease: Option<LeaseId>) {
+    pub(crate) fn lost(&self, pipe: &Pipe<W>, lease: Option<LeaseId>) {
         if let Some(id) = lease {
             self.ended(id);
         }
@@ -190,12 +161,8 @@ impl<D: Driver> Desk<D> {
         self.state().held.retain(|held| held.id != id);
     }
 
-    /// A pipe is free and its session is right: the lease of the first who still waits, if anybody does. The last one
-    /// that everybody could use stays with everybody.
-    pub(crate) fn hand_over(&self, shared: &Arc<Shared<D>>, pipe: &Pipe<D::Wire>) -> Option<LeaseId> {
-        if !shared.exclusive && !shared.is_open_without(pipe) {
-            return None;
-        }
+    /// Gives a pipe that is free to the first who still waits, if anybody does.
+    pub(crate) fn hand_over(&self, pipes: &Arc<[Pipe<W>]>, pipe: PipeId) -> Option<LeaseId> {
         let (waiter, id, gone) = {
             let mut state = self.state();
             let gone = state.forget_gone();
@@ -210,28 +177,20 @@ impl<D: Driver> Desk<D> {
         };
         drop(gone);
         let waiter = waiter?;
-        let unused = {
-            let mut queue = pipe.queue();
-            queue.lane = Lane::Leased(id);
-            queue.drain = false;
-            queue.returned = None;
-            queue.opening.take()
-        };
-        drop(unused);
-        // If the waiter has gone meanwhile, the lease is dropped here, and thereby returned.
-        let _ = waiter.slot.send(Lease::new(Arc::clone(shared), pipe.id, id));
+        // If the waiter has gone meanwhile, the grant is dropped here, and thereby returned.
+        let _ = waiter.slot.send(Grant::new(pipes, pipe, id));
         Some(id)
     }
 }
 
-impl<D: Driver> State<D> {
+impl<W: Wire> State<W> {
     /// Somebody waits, and not all leases are held.
     fn may_lease(&self, most: usize) -> bool {
         self.held.len() < most && self.waiters.iter().any(|waiter| !waiter.slot.is_closed())
     }
 
     /// Takes out waiters that have gone, to be dropped outside of the lock.
-    fn forget_gone(&mut self) -> Vec<Waiter<D>> {
+    fn forget_gone(&mut self) -> Vec<Waiter<W>> {
         if !self.waiters.iter().any(|waiter| waiter.slot.is_closed()) {
             return Vec::new();
         }
@@ -241,23 +200,4 @@ impl<D: Driver> State<D> {
         let gone: VecDeque<_> = gone;
         gone.into()
     }
-}
-
-/// Asks the least busy shared pipe to drain, unless it is the last one.
-fn ask_to_drain<D: Driver>(shared: &Arc<Shared<D>>) -> bool {
-    // A pipe may be lost between the look and the asking; then the next best one is asked.
-    for _ in 0..shared.options.connections {
-        let Some(pipe) = shared.least_busy_of_several() else { return false };
-        let mut asked = false;
-        pipe.signal(|queue| {
-            if queue.lane == Lane::Shared {
-                queue.drain = true;
-                asked = true;
-            }
-        });
-        if asked {
-            return true;
-        }
-    }
-    false
 }

@@ -1,12 +1,14 @@
 //! A fixed set of pipes behind one cheap handle.
 //!
 //! [`Pool`] is what drivers wrap; `shared` is what its pipes know of each other. Choosing a pipe is in `route`,
-//! requests that no pipe can take wait in `overflow`, leases are given out by `desk`, and
-//! `recovery` says who connects while the server refuses.
+//! requests that no pipe can take wait in `overflow`, `keeper` keeps their deadlines; `leasing` takes
+//! pipes out of sharing for those who wait at the `desk`; `health` tells how connecting goes, and `recovery` who
+//! connects while the server refuses.
 
 mod desk;
 pub(crate) mod health;
 mod keeper;
+mod leasing;
 mod overflow;
 mod recovery;
 mod route;
@@ -100,7 +102,7 @@ impl<D: Driver> Pool<D> {
         holder: &'static Location<'static>,
     ) -> impl Future<Output = Result<Lease<D>, Fault<D>>> + Send + use<'_, D> {
         let shared = self.shared();
-        async move { shared.desk.acquire(shared, holder).await }
+        async move { Ok(Lease::new(shared, shared.acquire(holder).await?)) }
     }
 
     /// Takes no new requests, finishes what is out for at most `limit`, says goodbye, and returns when every pipe
@@ -162,10 +164,11 @@ impl<D: Driver> Pool<D> {
 pub async fn exclusive<D: Driver>(driver: D, options: Options) -> Result<Lease<D>, Fault<D>> {
     let options = Options { connections: 1, ..options };
     let shared = Shared::new(driver, options, true);
-    let lease = shared.desk.reserve(Location::caller());
+    let grant = shared.desk.reserve(Location::caller());
     spawn_all(&shared);
     shared.health.ready().await?;
-    lease.await.map_err(|_| faults::closed())
+    let grant = grant.await.map_err(|_| faults::closed())?;
+    Ok(Lease::new(&shared, grant))
 }
 
 fn spawn_all<D: Driver>(shared: &Arc<Shared<D>>) {

@@ -34,11 +34,11 @@ const HANDSHAKES: usize = 2;
 pub(crate) struct Shared<D: Driver> {
     pub(crate) driver: D,
     pub(crate) options: Options,
-    pub(super) pipes: Box<[Pipe<D::Wire>]>,
+    pub(super) pipes: Arc<[Pipe<D::Wire>]>,
     pub(super) gate: Arc<Gate>,
     pub(crate) budget: Arc<Budget>,
     pub(super) overflow: Overflow<D::Wire>,
-    pub(crate) desk: Desk<D>,
+    pub(crate) desk: Desk<D::Wire>,
     /// One connection for one owner: no sharing, no second connection.
     pub(crate) exclusive: bool,
     pub(crate) handshakes: Semaphore,
@@ -181,7 +181,7 @@ impl<D: Driver> Shared<D> {
         self.closing.send_replace(true);
         self.gate.close();
         self.desk.close();
-        for pipe in &self.pipes {
+        for pipe in self.pipes.iter() {
             pipe.signal(|queue| queue.closing = true);
         }
     }
@@ -193,7 +193,7 @@ impl<D: Driver> Shared<D> {
 
     /// Every pump looks at the pool again.
     pub(super) fn wake_all(&self) {
-        for pipe in &self.pipes {
+        for pipe in self.pipes.iter() {
             pipe.waker.wake();
         }
     }
@@ -225,7 +225,7 @@ impl<D: Driver> Shared<D> {
                 None => self.place(entry),
             }
         }
-        self.desk.turn(self);
+        self.serve_waiters();
     }
 
     /// A pipe's task is over for good; `entries` were left in its queue.

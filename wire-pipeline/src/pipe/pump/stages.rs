@@ -66,7 +66,7 @@ impl<D: Driver> Pump<'_, D> {
         let next = match (after, self.shared.exclusive) {
             (Some(_), true) => return Err(End::Closed),
             (None, false) => None,
-            (Some(_), false) | (None, true) => self.shared.desk.hand_over(self.shared, self.pipe),
+            (Some(_), false) | (None, true) => self.shared.hand_over(self.pipe),
         };
         match next {
             Some(id) => self.lease(id),
@@ -87,7 +87,7 @@ impl<D: Driver> Pump<'_, D> {
         drop(queue);
         self.pipe.load.open.store(true, Ordering::SeqCst);
         self.shared.serve_overflow();
-        self.shared.desk.turn(self.shared);
+        self.shared.serve_waiters();
     }
 
     /// The lane was opened to the holder by the desk.
@@ -158,7 +158,7 @@ impl<D: Driver> Pump<'_, D> {
         if !self.is_at_rest() {
             return Step::Still;
         }
-        match self.shared.desk.grant(self.shared, self.pipe) {
+        match self.shared.grant(self.pipe) {
             Some(id) => self.lease(id),
             None => self.share(),
         }
