@@ -189,24 +189,34 @@ impl Collector {
 
     /// Takes bytes of a message. Over a limit they are dropped, and so is what was collected before.
     pub fn push(&mut self, bytes: &[u8]) {
+        if self.hold(bytes.len()) {
+            if self.current.is_empty() {
+                self.current.reserve_exact(bytes.len());
+            }
+            self.current.extend_from_slice(bytes);
+        }
+    }
+
+    /// Counts what is kept of the answer elsewhere; whether it may be kept.
+    pub fn hold(&mut self, bytes: usize) -> bool {
         if self.overflow.is_some() {
-            return;
+            return false;
         }
         let limit = self.held.budget.max_answer;
-        let taken = if self.held.bytes.saturating_add(bytes.len()) > limit {
+        let taken = if self.held.bytes.saturating_add(bytes) > limit {
             Err(Overflow::Answer { limit })
         } else {
-            self.held.budget.take(bytes.len())
+            self.held.budget.take(bytes)
         };
         match taken {
             Ok(()) => {
-                self.held.bytes += bytes.len();
-                if self.current.is_empty() {
-                    self.current.reserve_exact(bytes.len());
-                }
-                self.current.extend_from_slice(bytes);
+                self.held.bytes += bytes;
+                true
             }
-            Err(overflow) => self.discard(overflow),
+            Err(overflow) => {
+                self.discard(overflow);
+                false
+            }
         }
     }
 

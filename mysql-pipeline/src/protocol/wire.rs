@@ -382,7 +382,7 @@ impl MySqlWire {
                 // The last one counts.
                 pending.results.clear();
             }
-            pending.results.push(ResultSet { columns, rows, done });
+            pending.keep(ResultSet { columns, rows, done });
         }
         if status.more_results() {
             pending.command.state = State::First;

@@ -180,6 +180,14 @@ impl Pending {
         Ok(Row::Bytes(here.len()))
     }
 
+    /// Keeps a result. A server may send any number of them: those behind the first count as a part of the answer.
+    pub(super) fn keep(&mut self, result: ResultSet) {
+        let bytes = size_of::<ResultSet>() + result.done.info.as_ref().map_or(0, |info| info.len());
+        if self.results.is_empty() || self.collector.hold(bytes) {
+            self.results.push(result);
+        }
+    }
+
     /// The command at hand is answered: what was written behind it comes next.
     pub(super) fn command_done(&mut self) -> Step {
         if self.then.is_empty() {
