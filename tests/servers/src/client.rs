@@ -36,9 +36,11 @@ pub(crate) fn server(kind: Kind) -> anyhow::Result<Server> {
     once((kind, String::new()), || get(kind))
 }
 
-/// The same for a server of one's own.
-pub(crate) fn own_server(kind: Kind, instance: &str) -> anyhow::Result<Server> {
-    once((kind, instance.to_owned()), || start(Settings::from_environment(kind)?.own(instance), Vec::new()))
+/// The same for a server of this process's own: another run of the same program has another one.
+pub(crate) fn own_server(kind: Kind, name: &str) -> anyhow::Result<Server> {
+    let instance = format!("{name}-{}", std::process::id());
+    let settings = || Ok::<_, anyhow::Error>(Settings::from_environment(kind)?.own(&instance));
+    once((kind, instance.clone()), || start(settings()?, Vec::new()))
 }
 
 fn once(key: (Kind, String), get: impl FnOnce() -> anyhow::Result<Server>) -> anyhow::Result<Server> {

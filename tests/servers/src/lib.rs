@@ -95,7 +95,7 @@ pub async fn server(kind: Kind) -> anyhow::Result<Server> {
     tokio::task::spawn_blocking(move || client::server(kind)).await.context("asking for a server")?
 }
 
-/// A server of one's own, told from others by a name: nobody else is harmed when it is stopped, killed or set up in odd
+/// A server of this process's own, told from its others by a name: nobody else is harmed when it is stopped, killed or set up in odd
 /// ways. Private binaries come first here, because only these can be stopped and started again ([`Server::stop`],
 /// [`Server::resume`]); a server that the environment names is never taken.
 ///
