@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use integration_tests::mysql::types::{Date, DateTime, Time};
-use integration_tests::mysql::{Error, Row, all_shared, pool};
+use integration_tests::mysql::values::{self, Server};
+use integration_tests::mysql::{Error, Row, all_shared, config, pool};
 
 #[tokio::test]
 async fn without_room_for_prepared_statements_everything_runs_as_text() {
@@ -26,8 +27,15 @@ async fn without_room_for_prepared_statements_everything_runs_as_text() {
         Ok::<_, Error>(())
     };
     let result = tokio::time::timeout(Duration::from_secs(20), asked).await;
+    let lenient = values::lenient(config().await).connect().await.expect("a pool");
+    let every_type = tokio::spawn(async move {
+        values::check(&lenient, Server::MySql).await;
+        lenient.close().await;
+    });
+    let every_type = every_type.await;
     session.execute("SET GLOBAL max_prepared_stmt_count = 16382", ()).await.expect("room again");
     result.expect("in time").expect("as text");
+    every_type.expect("each type, as text");
     let rows: Vec<Row> = pool.query("SELECT ?", (1,)).await.expect("prepared again");
     assert_eq!(rows.len(), 1);
     drop(session);

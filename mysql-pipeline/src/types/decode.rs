@@ -2,6 +2,8 @@
 //!
 //! Sources: MySQL internals, "Binary Protocol Value" and "Text Resultset Row".
 
+use std::sync::Arc;
+
 use super::{BoxError, Date, DateTime, FromSql, Time, Type, Value, WrongType};
 use crate::protocol::lenenc;
 
@@ -208,6 +210,7 @@ macro_rules! owned {
 owned! {
     String: str;
     Box<str>: str;
+    Arc<str>: str;
     Vec<u8>: [u8];
     Box<[u8]>: [u8];
 }

@@ -108,6 +108,24 @@ impl ToSql for u64 {
     }
 }
 
+/// Wider than any integer of the server's: a `DECIMAL`.
+macro_rules! wide {
+    ($($type:ty),+) => {$(
+        impl ToSql for $type {
+            fn parameter_type(&self) -> ParameterType {
+                ParameterType::Decimal
+            }
+
+            fn to_sql(&self, out: &mut BytesMut) -> Result<(), BoxError> {
+                put_bytes(self.to_string().as_bytes(), out);
+                Ok(())
+            }
+        }
+    )+};
+}
+
+wide!(i128, u128);
+
 impl ToSql for f32 {
     fn parameter_type(&self) -> ParameterType {
         ParameterType::Float

@@ -11,18 +11,56 @@
 //! | `CHAR`, `VARCHAR`, `TEXT`, `ENUM`, `SET`, `JSON` | `String`, `&str`, `Box<str>` |
 //! | `BINARY`, `VARBINARY`, `BLOB`, `GEOMETRY`, anything unknown | `Vec<u8>`, `&[u8]`; as text where it is UTF-8 |
 //! | `BIT` | unsigned integers, `bool`, `Vec<u8>` |
-//! | `DATE` · `DATETIME`, `TIMESTAMP` · `TIME` | [`Date`] · [`DateTime`] · [`Time`] |
+//! | `DATE` · `DATETIME`, `TIMESTAMP` · `TIME` | [`Date`] · [`DateTime`], `SystemTime` (as UTC) · [`Time`], `Duration` |
+//! | `VECTOR` | `Vec<f32>` |
+//! | MariaDB's `INET4`, `INET6` (or 4 and 16 bytes) | `IpAddr`, `Ipv4Addr`, `Ipv6Addr`, `String` |
 //! | `NULL` | `None` |
+//!
+//! With features, as the field names them:
+//!
+//! | feature | MySQL | Rust |
+//! |---|---|---|
+//! | `with-chrono-0_4` | `DATE` · `DATETIME`, `TIMESTAMP` · `TIME` | `NaiveDate` · `NaiveDateTime`, `DateTime<Utc>` · `NaiveTime` (0 to 24 h), `TimeDelta` |
+//! | `with-time-0_3` | the same | `Date` · `PrimitiveDateTime`, `OffsetDateTime` · `Time` (0 to 24 h), `Duration` |
+//! | `with-uuid-1` | `BINARY(16)` · `CHAR(36)`, MariaDB's `UUID` | `Uuid` (sent as 16 bytes) · `Hyphenated`, `Simple` (sent as text); each is read from both |
+//! | `with-serde_json-1` | `JSON`, any text | `Json<T>`, `serde_json::Value` |
+//! | `with-rust_decimal-1` · `with-bigdecimal-0_4` | `DECIMAL`, integers | `Decimal` (28 digits; an error for more) · `BigDecimal` |
+//!
+//! A value that the Rust type cannot hold (a zero date for `NaiveDate`, 300 for `u8`, `-01:00:00` for `Duration`) is an
+//! error of kind [`Decode`](crate::ErrorKind::Decode) that says which type can.
+//!
+//! **Text and bytes.** The character set of the connection is `utf8mb4`, whatever that of a column is: texts arrive as
+//! UTF-8. What the server calls bytes (collation 63) may be asked for as text all the same where it is UTF-8, because
+//! `JSON` and parts of the catalogue come so. Collations of any number are taken, known or not.
+//!
+//! **Both protocols agree**, with one exception: a `FLOAT` comes with 6 digits as text (of statements that cannot be
+//! prepared), and exactly in binary.
 
+mod calendar;
+#[cfg(feature = "with-chrono-0_4")]
+mod chrono;
+#[cfg(any(feature = "with-rust_decimal-1", feature = "with-bigdecimal-0_4"))]
+mod decimals;
 mod decode;
 mod encode;
+#[cfg(feature = "with-serde_json-1")]
+mod json;
 mod number;
+mod standard;
 mod temporal;
+#[cfg(feature = "with-time-0_3")]
+mod time;
+#[cfg(feature = "with-uuid-1")]
+mod uuid;
+mod vector;
 
 use std::error::Error as StdError;
 use std::fmt;
 
+pub use self::calendar::{NoSuchDay, OutOfRange};
 pub use self::encode::{ParameterType, ToSql};
+#[cfg(feature = "with-serde_json-1")]
+pub use self::json::Json;
 pub use self::number::Decimal;
 pub use self::temporal::{Date, DateTime, Time};
 pub use bytes::BytesMut;
@@ -40,6 +78,8 @@ pub struct Type {
 
 /// Source: MySQL internals, "Column Definition Flags".
 const UNSIGNED_FLAG: u16 = 0x20;
+const ENUM_FLAG: u16 = 0x100;
+const SET_FLAG: u16 = 0x800;
 const BINARY_COLLATION: u16 = 63;
 
 impl Type {
@@ -57,16 +97,30 @@ impl Type {
     pub(crate) const DATETIME: u8 = 12;
     pub(crate) const YEAR: u8 = 13;
     pub(crate) const BIT: u8 = 16;
+    pub(crate) const ENUM: u8 = 247;
+    pub(crate) const SET: u8 = 248;
+    pub(crate) const CHAR: u8 = 254;
     pub(crate) const OLD_DECIMAL: u8 = 0;
     pub(crate) const DECIMAL: u8 = 246;
 
     pub(crate) fn new(code: u8, flags: u16, collation: u16) -> Self {
+        // The protocol calls both of them CHAR, and says by a flag what they are.
+        let code = match code {
+            Self::CHAR if flags & ENUM_FLAG != 0 => Self::ENUM,
+            Self::CHAR if flags & SET_FLAG != 0 => Self::SET,
+            code => code,
+        };
         Self { code, unsigned: flags & UNSIGNED_FLAG != 0, binary: collation == BINARY_COLLATION }
     }
 
-    /// The protocol's number of the type.
+    /// The number of the type in the server's sources (`enum_field_types`).
     pub fn code(&self) -> u8 {
         self.code
+    }
+
+    /// Whether values are bytes, and not text in any character set.
+    pub fn is_bytes(&self) -> bool {
+        self.binary
     }
 
     /// Whether a number has no sign.
@@ -94,14 +148,14 @@ impl Type {
             (Self::BIT, _) => "BIT",
             (242, _) => "VECTOR",
             (245, _) => "JSON",
-            (247, _) => "ENUM",
-            (248, _) => "SET",
+            (Self::ENUM, _) => "ENUM",
+            (Self::SET, _) => "SET",
             (15 | 253, false) => "VARCHAR",
             (15 | 253, true) => "VARBINARY",
             (249..=252, false) => "TEXT",
             (249..=252, true) => "BLOB",
-            (254, false) => "CHAR",
-            (254, true) => "BINARY",
+            (Self::CHAR, false) => "CHAR",
+            (Self::CHAR, true) => "BINARY",
             (255, _) => "GEOMETRY",
             _ => "UNKNOWN",
         }

@@ -88,7 +88,7 @@ macro_rules! integers {
     )+};
 }
 
-integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64, u128);
 
 impl<'a> FromSql<'a> for bool {
     /// Everything but 0 is true, as in MySQL.

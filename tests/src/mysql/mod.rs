@@ -10,6 +10,7 @@ pub mod disturb;
 #[path = "../oracle/mod.rs"]
 pub mod oracle;
 pub mod peer;
+pub mod values;
 
 pub use both::*;
 pub use dialect::sql;

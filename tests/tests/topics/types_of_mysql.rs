@@ -1,7 +1,23 @@
 //! Values there and back: each type as a parameter and in a row, at both ends of its range.
 
 use super::side::types::{Date, DateTime, Decimal, Time};
-use super::side::{Row, drop_table, params, pool, table};
+use super::side::values::{self, Server};
+use super::side::{Row, config, drop_table, params, pool, table};
+
+#[tokio::test]
+async fn each_type_comes_back_as_it_went_and_as_the_server_shows_it() {
+    let pool = values::lenient(config().await).connect().await.expect("a pool");
+    values::check(&pool, Server::MySql).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn each_type_of_mariadb_does_so_too() {
+    let url = test_servers::mariadb().await.expect("a MariaDB server").url().to_owned();
+    let pool = values::lenient(url.parse().expect("its URL")).connect().await.expect("a pool");
+    values::check(&pool, Server::MariaDb).await;
+    pool.close().await;
+}
 
 #[tokio::test]
 async fn values_of_every_type_come_back_as_they_went() {
