@@ -26,6 +26,8 @@ pub mod savepoint;
 pub mod socket;
 pub mod statement;
 pub mod stats;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod transport;
 pub mod wire;
 

@@ -1,5 +1,5 @@
 //! The sockets below a protocol: TCP connections and Unix sockets, opened and tuned, or what the application makes in
-//! place of TCP.
+//! place of TCP; each of them may be encrypted.
 //!
 //! Knows names, addresses and the operating system's options; it must not know what is spoken.
 
@@ -59,6 +59,9 @@ pub enum Socket {
     Unix(UnixStream),
     /// What a [`Transport`] gave, and where it leads to, if that is one server.
     Own(BoxedStream, Option<Peer>),
+    /// An encrypted channel over one of the others.
+    #[cfg(feature = "tls")]
+    Encrypted(Box<crate::tls::Channel>),
 }
 
 impl Socket {
@@ -71,11 +74,13 @@ impl Socket {
                 stream.peer_addr().ok()?.as_pathname().map(|path| Peer::Unix(path.to_path_buf()))
             }
             Self::Own(_, peer) => peer.clone(),
+            #[cfg(feature = "tls")]
+            Self::Encrypted(channel) => channel.socket().peer(),
         }
     }
 
-    /// Whether the operating system has something that was not read: bytes, the end, or an error. Never waits, and
-    /// says no of the application's own streams.
+    /// Whether there is something that was not read: decrypted bytes, or what the operating system has of bytes, the end,
+    /// or an error. Never waits, and says no of the application's own streams.
     pub fn has_unread(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let peeked = match self {
@@ -83,6 +88,8 @@ impl Socket {
             #[cfg(unix)]
             Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
             Self::Own(..) => return false,
+            #[cfg(feature = "tls")]
+            Self::Encrypted(channel) => return channel.has_unread(),
         };
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -113,6 +120,12 @@ impl Socket {
             }
         };
         opened.map_err(|error| unreachable(host).with_source(error))
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Socket").field(&self.peer()).finish()
     }
 }
 
@@ -197,6 +210,8 @@ macro_rules! delegate {
             #[cfg(unix)]
             Socket::Unix($stream) => $call,
             Socket::Own($stream, _) => $call,
+            #[cfg(feature = "tls")]
+            Socket::Encrypted($stream) => $call,
         }
     };
 }
@@ -238,7 +253,7 @@ mod tests {
         let place = Place::Tcp("127.0.0.1", None, port);
         match Socket::open::<NoServer>(place, tuning, None, &"here").await.expect("it listens") {
             Socket::Tcp(stream) => stream,
-            Socket::Unix(_) | Socket::Own(..) => panic!("not a TCP connection"),
+            _ => panic!("not a TCP connection"),
         }
     }
 
