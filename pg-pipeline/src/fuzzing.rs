@@ -15,7 +15,6 @@ use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::row::Rows as _;
 use wire_pipeline::wire::{Framed, Occasion, Received, Wire as _};
 
-use crate::auth::RequireAuth;
 use crate::column::Column;
 use crate::config::Config;
 use crate::params::encode;
@@ -44,10 +43,8 @@ pub fn startup(bytes: &[u8]) -> usize {
     let (size, bytes) = piece_size(bytes);
     let params = StartupParams {
         user: "app".to_owned(),
-        database: None,
         application_name: Some("fuzz".to_owned()),
-        options: None,
-        require_auth: RequireAuth::default(),
+        ..StartupParams::default()
     };
     let Ok((mut startup, _)) = Startup::new(params) else { return 0 };
     let mut input = BytesMut::new();
@@ -57,7 +54,7 @@ pub fn startup(bytes: &[u8]) -> usize {
             match startup.receive(&mut input) {
                 Ok(None) => break,
                 Ok(Some(Step::Send(_) | Step::Notice(_))) => steps += 1,
-                Ok(Some(Step::NeedPassword)) => {
+                Ok(Some(Step::NeedPassword | Step::NeedToken)) => {
                     steps += 1;
                     if startup.answer_password(Some("secret")).is_err() {
                         return steps;

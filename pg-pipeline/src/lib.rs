@@ -124,16 +124,20 @@
 //! `derive` (default): `#[derive(FromRow)]`. `deadpool`: a manager for classical checkout pools. Encrypted connections
 //! are not offered yet: `sslmode=require` and above is an error, `prefer` and below connects in plain text.
 
+#[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
 mod auth;
 mod batch;
 mod caller;
 mod client;
 mod column;
+#[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
 mod config;
 mod connect;
 mod connection;
 #[cfg(feature = "deadpool")]
 pub mod deadpool;
+#[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
+mod encryption;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -148,11 +152,12 @@ mod statement;
 mod transaction;
 pub mod types;
 
+pub use auth::ChannelBinding;
 pub use batch::Batch;
 pub use caller::{CallOptions, Executed};
 pub use client::Client;
 pub use column::Column;
-pub use config::{Config, OPTIONS, OptionInfo, PoolOptions, SslMode};
+pub use config::{Config, OPTIONS, OptionInfo, PoolOptions, SslMode, SslNegotiation, TargetSessionAttrs};
 pub use connection::Connection;
 pub use error::{DatabaseError, Error, ErrorKind, Outcome, Phase};
 pub use params::Params;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use test_servers::Server;
 
-use super::{Client, Config, PipeState, Pool, config, named_config, server};
+use super::{Client, Config, PipeState, Pool, config, named_config, server, without_tls};
 use crate::proxy::{Faults, Proxy};
 use crate::{eventually, own_name};
 
@@ -76,7 +76,7 @@ pub async fn count(client: &impl Client, table: &str) -> i64 {
 
 /// A configuration for a port of the loopback, with a user.
 pub fn loopback(port: u16) -> Config {
-    Config::new().host("127.0.0.1").port(port).user("somebody")
+    without_tls(Config::new().host("127.0.0.1").port(port).user("somebody"))
 }
 
 /// Where the server of this run listens.

@@ -8,6 +8,7 @@ mod postgres {
 
     mod authentication;
     mod authentication_of_postgres;
+    mod tls_of_postgres;
 }
 
 #[path = "topics"]

@@ -12,6 +12,7 @@ use tokio::net::lookup_host;
 use tokio::time::Instant;
 
 use crate::error::{Error, ServerError};
+use crate::jitter::Jitter;
 use crate::socket;
 
 /// All addresses of a name, in the resolver's order, each once; an address in text is its own. Cancel safe.
@@ -33,6 +34,14 @@ pub async fn addresses(name: &str, port: u16) -> io::Result<Vec<IpAddr>> {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     }
     Ok(addresses)
+}
+
+/// Brings places into an order that chance decides, each time another one: whoever connects spreads over all of them.
+pub fn shuffle<T>(places: &mut [T]) {
+    let mut chance = Jitter::new(None, 0);
+    for last in (1..places.len()).rev() {
+        places.swap(last, chance.below(last + 1));
+    }
 }
 
 /// A time that is shared by attempts, so that a place which says nothing leaves some to those behind it.
@@ -101,6 +110,20 @@ mod tests {
         let local = addresses("localhost", 1).await.expect("every system knows it");
         assert!(local.iter().all(IpAddr::is_loopback) && !local.is_empty(), "{local:?}");
         assert!(addresses("no-such-host.invalid", 1).await.is_err());
+    }
+
+    #[test]
+    fn an_order_by_chance_holds_everything_and_is_not_always_the_same() {
+        let orders: std::collections::HashSet<Vec<u8>> = (0..200)
+            .map(|_| {
+                let mut places: Vec<u8> = (0..3).collect();
+                shuffle(&mut places);
+                places
+            })
+            .collect();
+        assert_eq!(orders.len(), 6, "each order comes once in 200 tries");
+        assert!(orders.iter().all(|order| order.iter().sum::<u8>() == 3));
+        shuffle::<u8>(&mut []);
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,6 +22,11 @@ impl Jitter {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// A number below `limit`, or 0.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        ((self.fraction() * limit as f64) as usize).min(limit.saturating_sub(1))
+    }
+
     /// `span`, give or take a tenth.
     pub(crate) fn around(&mut self, span: Duration) -> Duration {
         span.mul_f64(0.9 + 0.2 * self.fraction())

@@ -123,7 +123,7 @@ impl Config {
     ///
     /// As for [`FromStr`].
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self::new().apply(VARIABLES.settings(config::environment::process, parse_text)?)?)
+        Ok(Self::new().apply(VARIABLES.settings(config::environment::process, parse_text)?.concat())?)
     }
 
     /// Sets any option by the name and in the form that it has in a URL, after percent-decoding.

@@ -245,7 +245,7 @@ fn the_environment_fills_what_the_url_leaves_open() {
             pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
         };
         let settings = VARIABLES.settings(lookup, parse_text);
-        settings.and_then(|settings| Config::new().apply(settings))
+        settings.and_then(|settings| Config::new().apply(settings.concat()))
     };
     let config = read(&[("MYSQL_HOST", "a"), ("MYSQL_TCP_PORT", "7"), ("MYSQL_PWD", "secret")]).unwrap();
     assert_eq!(config.get_hosts().unwrap(), [tcp("a", 7)]);

@@ -6,11 +6,14 @@
 
 use std::error::Error as StdError;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use wire_pipeline::config::{hosts, units};
 
-use super::{Config, Password, SslMode};
+use super::ssl::RootCertificates;
+use super::{Config, Password, SslMode, SslNegotiation, TargetSessionAttrs};
+use crate::auth::ChannelBinding;
 
 impl Config {
     /// A configuration with every option at its default.
@@ -109,7 +112,68 @@ impl Config {
     /// Sets how much encryption and verification is asked for. Default: [`SslMode::Prefer`].
     #[must_use]
     pub fn sslmode(mut self, mode: SslMode) -> Self {
-        self.ssl_mode = mode;
+        self.ssl.mode = mode;
+        self
+    }
+
+    /// Sets the file of PEM certificates whose signatures are trusted; `system` for whom the system trusts (with
+    /// [`SslMode::VerifyFull`] only). Default: `~/.postgresql/root.crt` if there is one, else the system's.
+    #[must_use]
+    pub fn sslrootcert(mut self, file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        let is_system = file.as_os_str() == "system";
+        self.ssl.roots =
+            Some(if is_system { RootCertificates::System } else { RootCertificates::File(file) });
+        self
+    }
+
+    /// Sets our own certificate, a PEM file with the chain behind it, and its key, a PEM file that is not encrypted and
+    /// that nobody else may read. Default: `~/.postgresql/postgresql.crt` and `postgresql.key` if they are there.
+    #[must_use]
+    pub fn sslcert(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.ssl.certificate = Some(certificate.into());
+        self.ssl.key = Some(key.into());
+        self
+    }
+
+    /// Sets how TLS begins. Default: [`SslNegotiation::Postgres`].
+    #[must_use]
+    pub fn sslnegotiation(mut self, negotiation: SslNegotiation) -> Self {
+        self.ssl.negotiation = negotiation;
+        self
+    }
+
+    /// Sets whether the proof of a password is bound to the TLS channel. Default: [`ChannelBinding::Prefer`].
+    #[must_use]
+    pub fn channel_binding(mut self, binding: ChannelBinding) -> Self {
+        self.ssl.channel_binding = binding;
+        self
+    }
+
+    /// Sets where OAuth tokens come from, for servers that ask for one (`oauth` in `pg_hba.conf`, PostgreSQL 18):
+    /// `provider` is called once for every such connection, within `connect_timeout`. A token is sent over TLS and Unix
+    /// sockets only. Default: none.
+    #[must_use]
+    pub fn oauth_token_provider<F, Fut>(mut self, provider: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, Box<dyn StdError + Send + Sync>>> + Send + 'static,
+    {
+        self.oauth_token = Password::provider(provider);
+        self
+    }
+
+    /// Sets the role that a server must have. Default: [`TargetSessionAttrs::Any`].
+    #[must_use]
+    pub fn target_session_attrs(mut self, target: TargetSessionAttrs) -> Self {
+        self.target = target;
+        self
+    }
+
+    /// Sets whether hosts, and the addresses of each, are tried in random order. Default: no.
+    #[must_use]
+    pub fn load_balance_hosts(mut self, random: bool) -> Self {
+        self.load_balance = random;
         self
     }
 

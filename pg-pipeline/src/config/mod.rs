@@ -10,20 +10,28 @@
 
 mod builder;
 mod environment;
+pub(crate) mod home;
 mod host;
 mod keywords;
 mod not_offered;
-mod ssl;
+mod passfile;
+mod role;
+mod service;
+pub(crate) mod ssl;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 pub(crate) use self::host::{Host, HostKind};
-pub use self::ssl::SslMode;
+pub use self::role::TargetSessionAttrs;
+pub(crate) use self::ssl::Ssl;
+pub use self::ssl::{SslMode, SslNegotiation};
 use wire_pipeline::config::units::{self, Plain};
 use wire_pipeline::config::{self, Password, Setting, hosts, invalid, quoted_list, show_name, text, url};
 pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
@@ -32,7 +40,8 @@ use wire_pipeline::socket::{Keepalive, Tuning};
 use self::environment::VARIABLES;
 use self::host::Addresses;
 use crate::auth::RequireAuth;
-use crate::error::{Error, Fault};
+use crate::error::{Error, ErrorKind, Fault, Outcome};
+use crate::protocol::startup::{Version, Versions};
 
 /// What to connect to and as whom, and the options of the pool.
 ///
@@ -59,14 +68,39 @@ use crate::error::{Error, Fault};
 ///
 /// The pool's options, documented at [`PoolOptions`], and every option of libpq:
 ///
-/// - Honoured: `host`, `hostaddr` and `port` (lists too; a host that begins with `/` is the directory of a Unix
-///   socket; without any host `localhost`), `dbname` (default: the user's name), `user`, `password`,
-///   `connect_timeout` (default 10 s, never without a limit), `options`, `application_name`,
-///   `fallback_application_name`, `require_auth`, `keepalives`, `keepalives_idle`, `keepalives_interval`,
-///   `keepalives_count`, `tcp_user_timeout` (a plain number is milliseconds), `sslmode` up to `prefer`, and
-///   `client_encoding`, which can only be UTF8.
-/// - Understood and not offered yet: everything else. A value that asks for something (`sslmode=require`,
-///   `target_session_attrs=read-write`, `service=…`) parses, and connecting fails with a message that says so.
+/// | option | default | meaning |
+/// |---|---|---|
+/// | `host` · `hostaddr` · `port` | `localhost` · none · 5432 | lists too, tried in order, each host at all of its addresses; a host that begins with `/` is the directory of a Unix socket |
+/// | `user` · `password` · `dbname` | the system's · none · the user's name | |
+/// | `passfile` | `~/.pgpass` | passwords by host, port, database and user, for whom no password is set; not used if others may read it |
+/// | `service` · `servicefile` | none · `~/.pg_service.conf`, then `$PGSYSCONFDIR/pg_service.conf` | options under a name; those given here win |
+/// | `options` · `application_name` · `fallback_application_name` | none | |
+/// | `connect_timeout` | 10 s | never without a limit; each host has a share |
+/// | `keepalives` · `_idle` · `_interval` · `_count` · `tcp_user_timeout` | on · the system's | a plain number is seconds; of `tcp_user_timeout` milliseconds |
+/// | `target_session_attrs` | `any` | [`TargetSessionAttrs`] |
+/// | `load_balance_hosts` | `disable` | `random`: hosts, and the addresses of each, in random order |
+/// | `sslmode` | `prefer` | [`SslMode`] |
+/// | `sslnegotiation` | `postgres` | [`SslNegotiation`] |
+/// | `sslrootcert` | `~/.postgresql/root.crt`, else `system` | a file of PEM certificates whose signatures are trusted, or `system` (with `sslmode=verify-full` only) |
+/// | `sslcert` · `sslkey` | `~/.postgresql/postgresql.crt` · `.key` | our own certificate; others than the owner must not be able to read the key (a key of root's: others than its group) |
+/// | `sslcertmode` | `allow` | `disable`: it is not shown |
+/// | `sslcrl` · `sslcrldir` | none | certificates that were revoked: a file, or all files of a folder |
+/// | `sslsni` | 1 | whether the server is told which host is wanted |
+/// | `ssl_min_protocol_version` · `ssl_max_protocol_version` | `TLSv1.2` · `TLSv1.3` | |
+/// | `channel_binding` | `prefer` | [`ChannelBinding`](crate::ChannelBinding) |
+/// | `require_auth` | all | the methods of authentication that are accepted: `none`, `password`, `md5`, `scram-sha-256`, `oauth`; or, each behind a `!`, those that are not |
+/// | `min_protocol_version` · `max_protocol_version` | 3.0 · 3.0 | 3.0, 3.2 or `latest`; 3.2 has longer keys for cancel requests |
+/// | `client_encoding` | UTF8 | nothing else |
+///
+/// Files are read again for each connection; `service` once. Where this differs from libpq: without a file of roots the
+/// system's are used (libpq fails), after a wrong password the same password is not shown again without TLS
+/// (`sslmode=prefer`), and there is no host by default that is a Unix socket.
+///
+/// Understood and not offered: `gssencmode=require` and the rest of GSSAPI, `requirepeer`, `replication`,
+/// `sslpassword` (keys must not be encrypted), `sslcertmode=require`, `sslkeylogfile`, `scram_client_key`,
+/// `scram_server_key`, and the options of OAuth, in place of which there is
+/// [`oauth_token_provider`](Self::oauth_token_provider). A value that asks for something of it parses, and connecting fails
+/// with a message that says so.
 ///
 /// An unknown option is an error that names it. In a URL, these characters of a user name or a password must be
 /// percent-encoded: `/` (`%2F`), `@` (`%40`), `%` (`%25`), blanks (`%20`), and `:` (`%3A`) in a user name.
@@ -80,7 +114,12 @@ pub struct Config {
     fallback_application_name: Option<String>,
     server_options: Option<String>,
     require_auth: RequireAuth,
-    ssl_mode: SslMode,
+    pub(crate) ssl: Ssl,
+    passfile: Option<PathBuf>,
+    oauth_token: Password,
+    target: TargetSessionAttrs,
+    load_balance: bool,
+    versions: Versions,
     no_keepalive: bool,
     keepalive: Keepalive,
     tcp_user_timeout: Option<Duration>,
@@ -98,7 +137,7 @@ impl FromStr for Config {
     ///
     /// Of kind [`ErrorKind::Config`](crate::ErrorKind::Config), naming the option or the part of the URL, and never showing a value.
     fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(Self::new().apply(parse_text(text)?)?)
+        Ok(Self::new().apply(Vec::new(), parse_text(text)?)?)
     }
 }
 
@@ -113,7 +152,8 @@ impl Config {
     ///
     /// As for [`FromStr`].
     pub fn from_env() -> Result<Self, Error> {
-        Ok(Self::new().apply(VARIABLES.settings(config::environment::process, parse_text)?)?)
+        let [variables, url] = VARIABLES.settings(config::environment::process, parse_text)?;
+        Ok(Self::new().apply(variables, url)?)
     }
 
     /// Sets any option by the name and in the form that it has in a URL, after percent-decoding.
@@ -130,11 +170,35 @@ impl Config {
     ///
     /// Of kind [`ErrorKind::Config`](crate::ErrorKind::Config) if the option is unknown or the value is none of its values.
     pub fn option(self, name: &str, value: &str) -> Result<Self, Error> {
-        Ok(self.apply(vec![Setting::new(name.to_owned(), value.to_owned())])?)
+        Ok(self.apply(Vec::new(), vec![Setting::new(name.to_owned(), value.to_owned())])?)
     }
 
-    fn apply(mut self, settings: Vec<Setting>) -> Result<Self, Fault> {
-        for Setting { name, value } in settings {
+    /// Weak settings, those of the service that is named, and strong ones.
+    fn apply(self, weak: Vec<Setting>, strong: Vec<Setting>) -> Result<Self, Fault> {
+        self.apply_with(weak, strong, config::environment::process)
+    }
+
+    fn apply_with(
+        mut self,
+        weak: Vec<Setting>,
+        strong: Vec<Setting>,
+        lookup: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Fault> {
+        let last = |name: &str| {
+            let found = weak.iter().chain(&strong).rfind(|setting| setting.name == name);
+            found.map(|setting| setting.value.clone()).filter(|value| !value.is_empty())
+        };
+        let of_service = match last("service") {
+            None => Vec::new(),
+            Some(service) => {
+                let files = match last("servicefile") {
+                    Some(file) => vec![PathBuf::from(file)],
+                    None => home::services(lookup),
+                };
+                service::read(&service, &files)?
+            }
+        };
+        for Setting { name, value } in weak.into_iter().chain(of_service).chain(strong) {
             self.set(&name, &value)?;
         }
         self.addresses.hosts()?;
@@ -159,13 +223,25 @@ impl Config {
             "options" => self.server_options = text(value),
             "client_encoding" => check_encoding(value)?,
             "require_auth" => self.require_auth = RequireAuth::parse(value)?,
-            "sslmode" => self.ssl_mode = SslMode::parse(value)?,
-            // Deprecated since `sslmode`, which libpq took it for.
-            "requiressl" => {
-                if units::flag(name, value)? {
-                    self.ssl_mode = SslMode::Require;
-                }
+            "passfile" => self.passfile = text(value).map(PathBuf::from),
+            // Read before the others.
+            "service" | "servicefile" => {}
+            "target_session_attrs" => {
+                self.target = if value.is_empty() {
+                    TargetSessionAttrs::Any
+                } else {
+                    TargetSessionAttrs::parse(value)?
+                };
             }
+            "load_balance_hosts" => {
+                self.load_balance = match value {
+                    "disable" | "" => false,
+                    "random" => true,
+                    _ => return Err(invalid("`load_balance_hosts` must be disable or random")),
+                };
+            }
+            "min_protocol_version" => self.versions.oldest = protocol_version(name, value)?,
+            "max_protocol_version" => self.versions.newest = protocol_version(name, value)?,
             "keepalives" => self.no_keepalive = !units::flag(name, value)?,
             "keepalives_idle" => {
                 self.keepalive.idle = units::nonzero(units::duration(name, value, Plain::Seconds)?);
@@ -185,7 +261,7 @@ impl Config {
     }
 
     fn set_other(&mut self, name: &str, value: &str) -> Result<(), Fault> {
-        if let Some(result) = self.pool.set(name, value) {
+        if let Some(result) = self.ssl.set(name, value).or_else(|| self.pool.set(name, value)) {
             return result;
         }
         let Some(rule) = not_offered::find(name) else {
@@ -208,17 +284,12 @@ impl Config {
         let hosts = self.addresses.hosts()?;
         self.pool.check()?;
         // As in libpq `sslmode` does not apply to Unix sockets.
-        if self.ssl_mode >= SslMode::Require && !hosts.iter().all(Host::is_unix) {
-            return Err(invalid(format!(
-                "sslmode={} needs TLS, which this version does not offer yet; \
-                 use sslmode=prefer or below on a trusted network",
-                self.ssl_mode.as_str()
-            )));
+        self.ssl.check(hosts.iter().all(Host::is_unix))?;
+        if self.versions.oldest > self.versions.newest {
+            return Err(invalid("`min_protocol_version` is newer than `max_protocol_version`"));
         }
         for rule in self.not_offered.values() {
-            // As in libpq the file is not read when there is a password.
-            let moot = (rule.tls_only && self.ssl_mode == SslMode::Disable)
-                || (rule.name == "passfile" && self.password.is_set());
+            let moot = rule.tls_only && self.ssl.mode == SslMode::Disable;
             if !moot {
                 return Err(rule.refusal());
             }
@@ -246,9 +317,52 @@ impl Config {
         self.database.as_deref()
     }
 
-    /// The password for one handshake, if there is any; a provider is asked anew each time.
-    pub(crate) async fn get_password(&self) -> Result<Option<String>, Fault> {
-        self.password.get().await
+    /// The password for one handshake with this host, if there is any; a provider is asked anew each time, and so is the
+    /// file of passwords.
+    pub(crate) async fn get_password(&self, host: &Host) -> Result<Option<String>, Fault> {
+        if self.password.is_set() {
+            return self.password.get().await;
+        }
+        let Some(path) = self.passfile.clone().or_else(home::passwords) else { return Ok(None) };
+        let user = self.get_user()?;
+        let (database, port) = (self.database.clone().unwrap_or_else(|| user.clone()), host.port);
+        let name = match &host.kind {
+            HostKind::Tcp(name, _) => name.clone(),
+            HostKind::Unix(_) => "localhost".to_owned(),
+        };
+        let found = tokio::task::spawn_blocking(move || {
+            let entry = passfile::Entry { host: &name, port, database: &database, user: &user };
+            match passfile::find(&path, entry) {
+                // One that is not there is as good as empty.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                found => found.map_err(|error| {
+                    invalid(format!("the password file {} cannot be read", path.display())).with_source(error)
+                }),
+            }
+        });
+        found.await.unwrap_or_else(|_| {
+            Err(Fault::new(ErrorKind::Connect, Outcome::NotSent, "the password file could not be read"))
+        })
+    }
+
+    /// The OAuth token for one handshake.
+    pub(crate) async fn get_oauth_token(&self) -> Result<Option<String>, Fault> {
+        self.oauth_token.get().await
+    }
+
+    /// Which servers will do.
+    pub(crate) fn get_target(&self) -> TargetSessionAttrs {
+        self.target
+    }
+
+    /// Whether hosts and addresses are tried in random order.
+    pub(crate) fn get_load_balance(&self) -> bool {
+        self.load_balance
+    }
+
+    /// The versions of the protocol that will do.
+    pub(crate) fn get_versions(&self) -> Versions {
+        self.versions
     }
 
     /// `application_name`, or else its fallback.
@@ -289,7 +403,9 @@ impl fmt::Debug for Config {
                 &format_args!("{}", if self.server_options.is_some() { "<set>" } else { "none" }),
             )
             .field("require_auth", &self.require_auth)
-            .field("sslmode", &self.ssl_mode)
+            .field("ssl", &self.ssl)
+            .field("target_session_attrs", &self.target)
+            .field("load_balance_hosts", &self.load_balance)
             .field("keepalive", &self.get_tuning().keepalive)
             .field("tcp_user_timeout", &self.tcp_user_timeout)
             .field("not_offered", &self.not_offered.keys().collect::<Vec<_>>())
@@ -316,6 +432,14 @@ fn parse_text(text: &str) -> Result<Vec<Setting>, Fault> {
         return Err(invalid("the URL must begin with postgres:// or postgresql://"));
     }
     keywords::parse(text)
+}
+
+fn protocol_version(name: &str, value: &str) -> Result<Version, Fault> {
+    match value {
+        "" | "3.0" => Ok(Version::V3_0),
+        "3.2" | "latest" => Ok(Version::V3_2),
+        _ => Err(invalid(format!("`{name}` must be one of 3.0, 3.2, latest"))),
+    }
 }
 
 fn check_encoding(value: &str) -> Result<(), Fault> {

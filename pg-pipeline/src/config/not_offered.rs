@@ -32,7 +32,6 @@ use Values::{Inert, Text, Words};
 
 const OFF: &[&str] = &["0", "off", "false", "no"];
 const ON: &[&str] = &["1", "on", "true", "yes"];
-const TLS_VERSIONS: &[&str] = &["TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
 
 const fn rule(name: &'static str, values: Values, what: &'static str) -> Rule {
     Rule { name, values, what, tls_only: false }
@@ -44,10 +43,6 @@ const fn tls(name: &'static str, values: Values, what: &'static str) -> Rule {
 
 /// Source of names and values: PostgreSQL documentation, "Parameter Key Words".
 const RULES: &[Rule] = &[
-    rule("passfile", Text, "reading passwords from a file"),
-    rule("service", Text, "reading a service file"),
-    rule("servicefile", Inert, "reading a service file"),
-    rule("channel_binding", Words(&["disable", "prefer"], &["require"]), "channel binding"),
     rule("replication", Words(OFF, &["1", "on", "true", "yes", "database"]), "the replication protocol"),
     rule("gssencmode", Words(&["disable", "prefer"], &["require"]), "GSSAPI encryption"),
     rule("krbsrvname", Inert, "GSSAPI authentication"),
@@ -61,29 +56,10 @@ const RULES: &[Rule] = &[
     rule("oauth_client_secret", Text, "OAuth authentication"),
     rule("oauth_scope", Text, "OAuth authentication"),
     rule("oauth_ca_file", Text, "OAuth authentication"),
-    rule("min_protocol_version", Words(&["3.0"], &["3.2", "latest"]), "protocol 3.2"),
-    // A maximum above what is spoken is kept by itself.
-    rule("max_protocol_version", Words(&["3.0", "3.2", "latest"], &[]), "protocol 3.2"),
-    rule(
-        "target_session_attrs",
-        Words(&["any"], &["read-write", "read-only", "primary", "standby", "prefer-standby"]),
-        "choosing a server by its role",
-    ),
-    rule("load_balance_hosts", Words(&["disable"], &["random"]), "trying hosts in random order"),
-    rule("sslnegotiation", Words(&["postgres"], &["direct"]), "TLS"),
     // Ignored since servers stopped compressing; TLS libraries come without it.
     tls("sslcompression", Words(&["0", "1"], &[]), "TLS compression"),
-    tls("sslcert", Text, "TLS"),
-    tls("sslkey", Text, "TLS"),
-    tls("sslpassword", Text, "TLS"),
-    tls("sslcertmode", Words(&["disable", "allow"], &["require"]), "TLS"),
-    tls("sslrootcert", Text, "TLS"),
-    tls("sslcrl", Text, "TLS"),
-    tls("sslcrldir", Text, "TLS"),
-    tls("sslkeylogfile", Text, "TLS"),
-    tls("sslsni", Words(&["0", "1"], &[]), "TLS"),
-    tls("ssl_min_protocol_version", Words(TLS_VERSIONS, &[]), "TLS"),
-    tls("ssl_max_protocol_version", Words(TLS_VERSIONS, &[]), "TLS"),
+    tls("sslpassword", Text, "keys that are encrypted"),
+    tls("sslkeylogfile", Text, "writing the keys of TLS to a file"),
 ];
 
 /// The rule for the option `name`, if it is one of these.

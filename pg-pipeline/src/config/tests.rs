@@ -32,7 +32,8 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn password(config: &Config) -> Option<String> {
-    ready(config.get_password()).unwrap()
+    // Without one, files would be looked for.
+    config.password.is_set().then(|| ready(config.get_password(&tcp("h", 5432))).unwrap().unwrap())
 }
 
 fn tcp(name: &str, port: u16) -> Host {
@@ -292,12 +293,6 @@ fn every_option_of_libpq_is_understood() {
 #[test]
 fn what_is_not_offered_parses_and_is_refused_when_connecting() {
     let cases = [
-        "sslmode=require",
-        "sslmode=verify-ca",
-        "sslmode=verify-full",
-        "passfile=/x",
-        "service=x",
-        "channel_binding=require",
         "replication=database",
         "gssencmode=require",
         "gssdelegation=1",
@@ -308,18 +303,7 @@ fn what_is_not_offered_parses_and_is_refused_when_connecting() {
         "oauth_client_id=x",
         "oauth_client_secret=x",
         "oauth_scope=x",
-        "min_protocol_version=3.2",
-        "target_session_attrs=read-write",
-        "target_session_attrs=prefer-standby",
-        "load_balance_hosts=random",
-        "sslnegotiation=direct",
-        "sslcert=/x",
-        "sslkey=/x",
         "sslpassword=x",
-        "sslcertmode=require",
-        "sslrootcert=system",
-        "sslcrl=/x",
-        "sslcrldir=/x",
         "sslkeylogfile=/x",
     ];
     for text in cases {
@@ -338,11 +322,61 @@ fn what_is_not_offered_parses_and_is_refused_when_connecting() {
         assert!(name == "sslmode" || !message.contains(&format!("={value}")), "{message}");
     }
     for text in ["requiressl=1", "postgres://h/db?ssl=true"] {
-        assert!(
-            config(text).validate().unwrap_err().to_string().starts_with("sslmode=require needs TLS"),
-            "{text}"
-        );
+        assert_eq!(config(text).ssl.mode, SslMode::Require, "{text}");
     }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_when_connecting() {
+    for (text, words) in [
+        ("sslrootcert=system sslmode=require", "sslmode=verify-full"),
+        ("sslrootcert=system", "sslmode=verify-full"),
+        ("sslnegotiation=direct", "sslmode=require"),
+        ("sslmode=require sslkey=/x", "`sslcert`"),
+        ("ssl_min_protocol_version=TLSv1.3 ssl_max_protocol_version=TLSv1.2", "newer"),
+        ("min_protocol_version=3.2 max_protocol_version=3.0", "newer"),
+    ] {
+        let fault = config(text).validate().unwrap_err();
+        assert!(fault.kind() == ErrorKind::Config && fault.to_string().contains(words), "{text}: {fault}");
+    }
+    for text in [
+        "sslmode=verify-full sslrootcert=system sslnegotiation=direct channel_binding=require",
+        "sslmode=verify-ca sslrootcert=/x sslcert=/x sslkey=/x sslcrl=/x sslcrldir=/x sslsni=0 sslcertmode=disable",
+        "min_protocol_version=3.2 max_protocol_version=latest",
+        "target_session_attrs=prefer-standby load_balance_hosts=random passfile=/x",
+        "ssl_min_protocol_version=TLSv1 ssl_max_protocol_version=TLSv1.2",
+    ] {
+        config(text).validate().unwrap_or_else(|fault| panic!("{text}: {fault}"));
+    }
+    for (text, words) in [
+        ("sslcertmode=require", "not offered"),
+        ("ssl_max_protocol_version=TLSv1.1", "broken"),
+        ("ssl_min_protocol_version=SSLv3", "TLSv1.2"),
+        ("channel_binding=maybe", "disable, prefer, require"),
+        ("load_balance_hosts=yes", "disable or random"),
+        ("max_protocol_version=3.1", "3.0, 3.2, latest"),
+    ] {
+        assert!(error(text).contains(words), "{text}: {}", error(text));
+    }
+}
+
+#[test]
+fn a_service_lends_its_options_to_what_is_left_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("services");
+    std::fs::write(&file, "[ours]\nhost=a\nport=7\nuser=b\nsslmode=disable\n").unwrap();
+    let shown = file.display().to_string();
+    let config = config(&format!("servicefile='{shown}' service=ours user=me"));
+    assert_eq!(config.get_hosts().unwrap(), [tcp("a", 7)]);
+    assert_eq!(config.get_user().unwrap(), "me");
+    assert_eq!(config.ssl.mode, SslMode::Disable);
+    let fault = error(&format!("servicefile='{shown}' service=theirs"));
+    assert!(fault.contains("`theirs`") && fault.contains("is not in"), "{fault}");
+    let lookup = |name: &str| (name == "PGSERVICEFILE").then(|| file.clone().into_os_string());
+    let weak = vec![Setting::new("service", "ours".to_owned()), Setting::new("host", "weak".to_owned())];
+    let strong = vec![Setting::new("port", "8".to_owned())];
+    let config = Config::new().apply_with(weak, strong, lookup).unwrap();
+    assert_eq!(config.get_hosts().unwrap(), [tcp("a", 8)], "a service wins over the environment");
 }
 
 #[test]
@@ -352,11 +386,9 @@ fn what_has_no_effect_is_not_refused() {
         "sslmode=allow",
         "sslmode=prefer",
         "sslmode=verify-full host=/tmp",
-        "passfile=/x password=p",
     ] {
         config(text).validate().unwrap_or_else(|fault| panic!("{text}: {fault}"));
     }
-    assert!(config("sslmode=require host=/tmp,h").validate().is_err());
 }
 
 #[test]
@@ -412,7 +444,7 @@ fn what_a_builder_cannot_say_at_once_is_said_when_connecting() {
         (Config::new().port(0), "`port`"),
         (Config::new().host("a b"), "`host`"),
         (Config::new().setup(["SELECT '\0'"]), "`setup`"),
-        (Config::new().sslmode(SslMode::Require), "sslmode=require"),
+        (Config::new().sslrootcert("system"), "sslrootcert=system"),
     ];
     for (config, word) in cases {
         let fault = config.validate().unwrap_err();
@@ -426,7 +458,8 @@ fn the_environment_is_read_with_the_url_first() {
     let read = |variables: &[(&str, &str)]| {
         let lookup =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| OsString::from(v));
-        Config::new().apply(VARIABLES.settings(lookup, parse_text)?)
+        let [variables, url] = VARIABLES.settings(lookup, parse_text)?;
+        Config::new().apply_with(variables, url, |_| None)
     };
     let single = read(&[
         ("PGHOST", "a"),
@@ -467,7 +500,11 @@ fn the_environment_is_read_with_the_url_first() {
     assert_eq!(both.get_application_name(), None);
 
     assert_eq!(read(&[]).unwrap().get_hosts().unwrap(), [tcp("localhost", 5432)]);
-    assert_eq!(read(&[("PGSERVICE", "s")]).unwrap().validate().unwrap_err().kind(), ErrorKind::Config);
+    let fault = read(&[("PGSERVICE", "s")]).unwrap_err();
+    assert!(
+        fault.kind() == ErrorKind::Config && fault.to_string().contains("there is no service file"),
+        "{fault}"
+    );
     let fault = read(&[("DATABASE_URL", "postgres://u:hunter%@h")]).unwrap_err().to_string();
     assert!(
         fault.starts_with("DATABASE_URL: ") && fault.contains("password") && !fault.contains("hunter"),
@@ -500,7 +537,7 @@ fn a_provider_is_asked_every_time_and_its_failure_is_told() {
     let copy = config.clone();
     assert_eq!(password(&config).as_deref(), Some("token-0"));
     assert_eq!(password(&copy).as_deref(), Some("token-1"));
-    let fault = ready(config.get_password()).unwrap_err();
+    let fault = ready(config.get_password(&tcp("h", 1))).unwrap_err();
     assert_eq!(fault.kind(), ErrorKind::Connect);
     assert!(fault.to_string().ends_with("vault is sealed"), "{fault}");
 }
@@ -511,7 +548,7 @@ fn a_configuration_can_be_shared_and_its_password_awaited_on_any_thread() {
     fn check_send<T: Send>(_: &T) {}
     let config = Config::new();
     check(&config);
-    check_send(&config.get_password());
+    check_send(&config.get_password(&tcp("h", 1)));
 }
 
 #[test]

@@ -7,5 +7,6 @@ mod cache;
 pub(crate) mod fields;
 pub(crate) mod messages;
 pub(crate) mod request;
+pub(crate) mod role;
 pub(crate) mod startup;
 pub(crate) mod wire;

@@ -31,7 +31,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use postgres_protocol::message::frontend;
 
 use super::fields::parse_error_fields;
-use crate::auth::{Authentication, RequireAuth, Verdict};
+use crate::auth::{Authentication, Channel, ChannelBinding, RequireAuth, Verdict};
 use crate::error::{DatabaseError, ErrorKind, Fault, Outcome};
 
 #[cfg(test)]
@@ -49,8 +49,36 @@ const MAX_REPORT: usize = 30_000;
 /// For all parameters together. A server reports about 15 of them, below 1 KiB.
 const MAX_PARAMETERS: usize = 256 * 1024;
 
-/// Protocol 3.0, as we ask for it.
-const VERSION_3_0: u32 = 0x0003_0000;
+/// A version of the protocol, as messages write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version(u32);
+
+impl Version {
+    /// Since PostgreSQL 7.4.
+    pub(crate) const V3_0: Self = Self(0x0003_0000);
+    /// Since PostgreSQL 18: keys of cancel requests may be longer than 4 bytes. (3.1 was never used.)
+    pub(crate) const V3_2: Self = Self(0x0003_0002);
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 >> 16, self.0 & 0xFFFF)
+    }
+}
+
+/// The oldest version that will do, and the newest, which is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Versions {
+    pub(crate) oldest: Version,
+    pub(crate) newest: Version,
+}
+
+impl Default for Versions {
+    /// What every server and pooler speaks, as libpq.
+    fn default() -> Self {
+        Self { oldest: Version::V3_0, newest: Version::V3_0 }
+    }
+}
 
 /// What the first message says.
 #[derive(Debug, Clone, Default)]
@@ -62,11 +90,15 @@ pub(crate) struct StartupParams {
     /// libpq's `options`.
     pub(crate) options: Option<String>,
     pub(crate) require_auth: RequireAuth,
+    pub(crate) channel: Channel,
+    pub(crate) channel_binding: ChannelBinding,
+    pub(crate) versions: Versions,
 }
 
 /// One connection attempt.
 pub(crate) struct Startup {
     authentication: Authentication,
+    versions: Versions,
     negotiated: bool,
     parameter_bytes: usize,
     greeting: Greeting,
@@ -80,6 +112,8 @@ pub(crate) enum Step {
     Send(Vec<u8>),
     /// Find the password and send what [`Startup::answer_password`] makes of it.
     NeedPassword,
+    /// The same with an OAuth token.
+    NeedToken,
     /// Show this to whoever wants notices, and go on.
     Notice(Box<DatabaseError>),
     /// The server is ready for queries.
@@ -129,7 +163,7 @@ impl Startup {
     ///
     /// Only what is set is sent, and of session parameters only the encoding: poolers refuse others.
     pub(crate) fn new(params: StartupParams) -> Result<(Self, Vec<u8>), Fault> {
-        let StartupParams { user, database, application_name, options, require_auth } = params;
+        let StartupParams { user, database, application_name, options, .. } = params;
         let database = database.unwrap_or_else(|| user.clone());
         let mut list =
             vec![("user", user.as_str()), ("database", database.as_str()), ("client_encoding", "UTF8")];
@@ -146,8 +180,14 @@ impl Startup {
         frontend::startup_message(list, &mut first).map_err(|cause| {
             config("the connection's parameters do not fit into a message").with_source(cause)
         })?;
+        // Behind the length; `postgres-protocol` asks for 3.0.
+        if let Some(version) = first.get_mut(4..8) {
+            version.copy_from_slice(&params.versions.newest.0.to_be_bytes());
+        }
+        let (require, channel, binding) = (params.require_auth, params.channel, params.channel_binding);
         let startup = Self {
-            authentication: Authentication::new(user, require_auth),
+            authentication: Authentication::new(user, require, channel, binding),
+            versions: params.versions,
             negotiated: false,
             parameter_bytes: 0,
             greeting: Greeting::default(),
@@ -167,7 +207,7 @@ impl Startup {
         Ok(None)
     }
 
-    /// What to send after [`Step::NeedPassword`]; `None` if there is no password, which is an error of kind
+    /// What to send after [`Step::NeedPassword`] and [`Step::NeedToken`]; `None` if there is no password, which is an error of kind
     /// [`ErrorKind::Auth`] that says so.
     pub(crate) fn answer_password(&mut self, password: Option<&str>) -> Result<Vec<u8>, Fault> {
         self.authentication.answer(password)
@@ -182,13 +222,14 @@ impl Startup {
             b'R' => {
                 return Ok(match self.authentication.receive(body)? {
                     Verdict::NeedPassword => Some(Step::NeedPassword),
+                    Verdict::NeedToken => Some(Step::NeedToken),
                     Verdict::Send(bytes) => Some(Step::Send(bytes)),
                     Verdict::Wait | Verdict::Accepted => None,
                 });
             }
             b'v' if !self.authentication.is_begun() && !self.negotiated => {
                 self.negotiated = true;
-                negotiate(body)?;
+                negotiate(body, self.versions)?;
             }
             b'S' if settling => self.add_parameter(body)?,
             b'K' if settling => self.greeting.key = Some(backend_key(body)?),
@@ -292,20 +333,32 @@ fn refused(error: DatabaseError) -> Fault {
     Fault::new(kind, Outcome::NotSent, words).with_server(Arc::new(error))
 }
 
-/// NegotiateProtocolVersion: the newest version that the server speaks, and the options that it does not know.
+/// NegotiateProtocolVersion: the newest version that the server speaks of those up to ours, and the options of the
+/// protocol that it does not know, of which we ask for none.
 ///
-/// We ask for the lowest minor version and for no option, so all it can say is "3.0" and "none". The documentation
-/// calls the number a minor version; servers send the whole version.
-fn negotiate(body: &[u8]) -> Result<(), Fault> {
+/// The documentation calls the number a minor version; servers send the whole version. Some poolers send it although
+/// they speak what was asked for.
+fn negotiate(body: &[u8], versions: Versions) -> Result<(), Fault> {
     let Some((version, options)) = body.split_first_chunk::<4>() else {
         return Err(protocol("the server sent a malformed NegotiateProtocolVersion"));
     };
-    let version = u32::from_be_bytes(*version);
-    if !matches!(version, 0 | VERSION_3_0) {
-        return Err(protocol("the server does not speak version 3.0 of PostgreSQL's protocol"));
+    let version = match u32::from_be_bytes(*version) {
+        minor @ 0..=0xFFFF => Version(Version::V3_0.0 | minor),
+        whole => Version(whole),
+    };
+    if version > versions.newest || version < Version::V3_0 {
+        return Err(protocol("the server answers with a version of the protocol that was not asked for"));
     }
     if options != [0; 4] {
         return Err(protocol("the server rejects protocol options that were not asked for"));
+    }
+    if version < versions.oldest {
+        let Versions { oldest, .. } = versions;
+        return Err(Fault::new(
+            ErrorKind::Connect,
+            Outcome::NotSent,
+            format!("the server speaks protocol {version} at most, and `min_protocol_version` is {oldest}"),
+        ));
     }
     Ok(())
 }

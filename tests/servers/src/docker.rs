@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -79,6 +80,9 @@ pub(crate) async fn start(
     let port = running.container.get_host_port_ipv4(container_port).await?;
     let authority = folder.join("ca.crt");
     fs::write(&authority, &certificates.authority)?;
+    fs::write(folder.join("client.crt"), &certificates.client)?;
+    fs::write(folder.join("client.key"), &certificates.client_key)?;
+    fs::set_permissions(folder.join("client.key"), fs::Permissions::from_mode(0o600))?;
     match ready(settings.kind, port).await {
         Ok((url, version)) => {
             let facts = Facts {
@@ -118,9 +122,12 @@ fn postgres(image: GenericImage) -> ContainerRequest<GenericImage> {
     for (name, value) in setup::POSTGRES_SETTINGS {
         let _ = write!(command, " -c {name}={value}");
     }
-    for (name, file) in
-        [("hba_file", "pg_hba.conf"), ("ssl_cert_file", "server.crt"), ("ssl_key_file", "server.key")]
-    {
+    for (name, file) in [
+        ("hba_file", "pg_hba.conf"),
+        ("ssl_cert_file", "server.crt"),
+        ("ssl_key_file", "server.key"),
+        ("ssl_ca_file", "ca.crt"),
+    ] {
         let _ = write!(command, " -c {name}={INSIDE}/{file}");
     }
     image

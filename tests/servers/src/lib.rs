@@ -60,7 +60,8 @@ pub use supervisor::supervise;
 /// Roles of every PostgreSQL server that this library starts, one for each way of logging in, with their passwords.
 ///
 /// `trust_user` needs none, `password_user` sends it in clear text, then MD5 and SCRAM-SHA-256. The rule is the same
-/// over TCP and over the Unix socket. A server that the environment names has them only if its owner made them.
+/// over TCP and over the Unix socket. Besides there are `cert_user`, who shows a certificate, `tls_user` (`secret`), who is
+/// let in over TLS only, and `plain_user` (`secret`), who is let in without TLS only. A server that the environment names has them only if its owner made them.
 pub const TEST_ROLES: [(&str, &str); 4] =
     [("trust_user", ""), ("password_user", "secret"), ("md5_user", "secret"), ("scram_user", "secret")];
 

@@ -154,7 +154,8 @@ impl Server {
         self.socket().and_then(Path::parent)
     }
 
-    /// A PEM file with the authority that signed the server's TLS certificate (for `localhost` and `127.0.0.1`).
+    /// A PEM file with the authority that signed the server's TLS certificate (for `localhost` and `127.0.0.1`). Beside it
+    /// are `client.crt` and `client.key`, which it has signed for the user `cert_user`.
     pub fn certificate_authority(&self) -> Option<&Path> {
         self.facts.certificate_authority.as_deref()
     }

@@ -24,6 +24,11 @@ local all password_user password
 host all password_user all password
 local all md5_user md5
 host all md5_user all md5
+hostssl all cert_user all cert
+hostssl all tls_user all scram-sha-256
+hostnossl all tls_user all reject
+hostssl all plain_user all reject
+hostnossl all plain_user all scram-sha-256
 local all all scram-sha-256
 host all all all scram-sha-256
 local replication all scram-sha-256
@@ -86,6 +91,9 @@ GRANT ALL ON SCHEMA public TO PUBLIC;
 CREATE ROLE trust_user LOGIN;
 CREATE ROLE password_user LOGIN PASSWORD 'secret';
 CREATE ROLE scram_user LOGIN PASSWORD 'secret';
+CREATE ROLE cert_user LOGIN;
+CREATE ROLE tls_user LOGIN PASSWORD 'secret';
+CREATE ROLE plain_user LOGIN PASSWORD 'secret';
 SET password_encryption = 'md5';
 CREATE ROLE md5_user LOGIN PASSWORD 'secret';
 ";

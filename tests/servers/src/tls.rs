@@ -9,6 +9,9 @@ pub(crate) struct Certificates {
     pub(crate) authority: String,
     pub(crate) certificate: String,
     pub(crate) key: String,
+    /// For the user `cert_user`, signed by the same authority.
+    pub(crate) client: String,
+    pub(crate) client_key: String,
 }
 
 impl Certificates {
@@ -24,6 +27,16 @@ impl Certificates {
         let mut server = CertificateParams::new(names)?;
         server.distinguished_name.push(DnType::CommonName, "localhost");
         let certificate = server.signed_by(&key, &issuer).context("signing the server's certificate")?;
-        Ok(Self { authority: issuer.pem(), certificate: certificate.pem(), key: key.serialize_pem() })
+        let client_key = KeyPair::generate()?;
+        let mut client = CertificateParams::new(Vec::new())?;
+        client.distinguished_name.push(DnType::CommonName, "cert_user");
+        let client = client.signed_by(&client_key, &issuer).context("signing a client's certificate")?;
+        Ok(Self {
+            authority: issuer.pem(),
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            client: client.pem(),
+            client_key: client_key.serialize_pem(),
+        })
     }
 }

@@ -22,11 +22,15 @@ pub async fn config() -> Config {
     at(server().await.expect("a MySQL server").url())
 }
 
-/// A URL of it, as a configuration.
+/// A URL of it, as a configuration; without TLS, so that proxies can read what passes.
 pub fn at(url: &str) -> Config {
-    let config: Config = url.parse().expect("the server's URL");
     // The server is this machine's own: nobody sits in between.
-    config.public_key_retrieval(true)
+    without_tls(url.parse::<Config>().expect("the server's URL")).public_key_retrieval(true)
+}
+
+/// The same without TLS.
+pub fn without_tls(config: Config) -> Config {
+    config.ssl_mode(SslMode::Disabled)
 }
 
 /// The same, for connections that can be told from those of other tests by their user.

@@ -21,9 +21,14 @@ pub async fn config() -> Config {
     at(server().await.expect("a PostgreSQL server").url())
 }
 
-/// A URL of it, as a configuration.
+/// A URL of it, as a configuration; without TLS, so that proxies can read what passes.
 pub fn at(url: &str) -> Config {
-    url.parse().expect("the server's URL")
+    without_tls(url.parse().expect("the server's URL"))
+}
+
+/// The same without TLS.
+pub fn without_tls(config: Config) -> Config {
+    config.sslmode(SslMode::Disable)
 }
 
 /// The same, for connections that can be told from those of other tests by their application's name.

@@ -34,11 +34,18 @@ pub struct Asked {
 }
 
 impl Talk {
-    /// Hears the startup message.
+    /// Hears the startup message; TLS is refused where it is asked for.
     pub async fn hear_startup(&mut self) -> io::Result<()> {
-        let [a, b, c, d] = self.fill(4).await?[..] else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-        let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        self.fill(length.saturating_sub(4)).await.map(|_| ())
+        loop {
+            let [a, b, c, d] = self.fill(4).await?[..] else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            let length = u32::from_be_bytes([a, b, c, d]) as usize;
+            if self.fill(length.saturating_sub(4)).await? != [4, 210, 22, 47] {
+                return Ok(());
+            }
+            self.say(b"N").await?;
+        }
     }
 
     /// Hears the next request. The client's leaving is an error, which ends the script.

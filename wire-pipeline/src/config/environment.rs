@@ -27,13 +27,13 @@ pub fn process(variable: &str) -> Option<OsString> {
 }
 
 impl Variables {
-    /// The settings that the variables give, weakest first; an empty variable counts as unset. What `DATABASE_URL` says,
-    /// which `parse` reads, wins over the single variables.
+    /// The settings that the single variables give, and those of `DATABASE_URL`, which `parse` reads and which win. An
+    /// empty variable counts as unset.
     pub fn settings<S: ServerError>(
         &self,
         lookup: impl Fn(&str) -> Option<OsString>,
         parse: impl FnOnce(&str) -> Result<Vec<Setting>, Error<S>>,
-    ) -> Result<Vec<Setting>, Error<S>> {
+    ) -> Result<[Vec<Setting>; 2], Error<S>> {
         let read = |variable: &str| match lookup(variable).filter(|value| !value.is_empty()) {
             Some(value) => value
                 .into_string()
@@ -55,8 +55,7 @@ impl Variables {
                 settings.push(Setting::new(*option, value));
             }
         }
-        settings.extend(from_url);
-        Ok(settings)
+        Ok([settings, from_url])
     }
 }
 
@@ -86,7 +85,7 @@ mod tests {
             Some((name, value)) => Ok(vec![Setting::new(name.to_owned(), value.to_owned())]),
             None => Err(invalid("no URL")),
         };
-        let settings = VARIABLES.settings::<NoServer>(lookup, parse)?;
+        let settings = VARIABLES.settings::<NoServer>(lookup, parse)?.concat();
         Ok(settings.iter().map(|setting| format!("{}={}", setting.name, setting.value)).collect())
     }
 

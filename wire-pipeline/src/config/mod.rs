@@ -20,6 +20,7 @@ pub use options::{OPTIONS, OptionInfo, PoolOptions, names};
 pub use password::Password;
 
 /// One option as it was given. No `Debug`: the value may be a password.
+#[derive(Clone)]
 pub struct Setting {
     /// Its name, as written.
     pub name: Cow<'static, str>,

@@ -22,6 +22,9 @@ use super::files;
 use super::*;
 use crate::config::tests::{Fault, NoServer};
 
+/// Each authority has a name of its own.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+
 /// An authority, what it has signed, and a folder for both.
 struct Office {
     folder: TempDir,
@@ -33,7 +36,6 @@ impl Office {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
         let authority = CertifiedIssuer::self_signed(params, key()).expect("an authority");

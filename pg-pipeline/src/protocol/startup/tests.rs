@@ -93,6 +93,7 @@ fn attempt(
                 let bytes = startup.answer_password(password)?;
                 coming.extend(server.reply(&bytes));
             }
+            Some(Step::NeedToken) => panic!("nobody has a token"),
             Some(Step::Notice(_)) => {}
             Some(Step::Done(greeting)) => {
                 assert!(coming.is_empty() && input.is_empty());
@@ -281,8 +282,7 @@ fn hmac(key: &[u8], text: &str) -> Vec<u8> {
 
 impl Server for Scram {
     fn hello(&mut self) -> Vec<u8> {
-        // Without TLS a real server does not offer PLUS; that one does must not confuse us.
-        authentication(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0")
+        authentication(10, b"SCRAM-SHA-256\0\0")
     }
 
     fn reply(&mut self, sent: &[u8]) -> Vec<u8> {
@@ -446,17 +446,17 @@ fn a_version_that_we_speak_is_agreed_on_once_and_at_the_beginning() {
     let negotiation = |version: u32, options: u32, names: &[u8]| {
         message(b'v', &[&version.to_be_bytes()[..], &options.to_be_bytes(), names].concat())
     };
-    for version in [0, VERSION_3_0] {
+    for version in [0, Version::V3_0.0] {
         let bytes = [negotiation(version, 0, b""), welcome()].concat();
         run_in_pieces(|| Box::new(Says(bytes.clone())), None);
     }
-    let good = negotiation(VERSION_3_0, 0, b"");
+    let good = negotiation(Version::V3_0.0, 0, b"");
     let hostile = [
         negotiation(0x0003_0002, 0, b""),
         negotiation(0x0002_0000, 0, b""),
-        negotiation(VERSION_3_0, 1, b"_pq_.x\0"),
-        negotiation(VERSION_3_0, u32::MAX, b""),
-        negotiation(VERSION_3_0, 0, b"x\0"),
+        negotiation(Version::V3_0.0, 1, b"_pq_.x\0"),
+        negotiation(Version::V3_0.0, u32::MAX, b""),
+        negotiation(Version::V3_0.0, 0, b"x\0"),
         message(b'v', b"\0\0\0"),
         [&good[..], &good].concat(),
         [authentication(0, b""), good].concat(),
@@ -464,6 +464,34 @@ fn a_version_that_we_speak_is_agreed_on_once_and_at_the_beginning() {
     for bytes in hostile {
         assert_eq!(refusal(&bytes).kind(), ErrorKind::Protocol, "{bytes:?}");
     }
+}
+
+#[test]
+fn a_newer_version_is_asked_for_and_an_older_one_taken_where_that_will_do() {
+    let ask = |oldest, newest, answer: &[u8]| {
+        let params = StartupParams { versions: Versions { oldest, newest }, ..params("u") };
+        let (mut startup, first) = Startup::new(params).unwrap();
+        let mut input = BytesMut::from(&[answer, &welcome()].concat()[..]);
+        let result = startup.receive(&mut input).map(|step| matches!(step, Some(Step::Done(_))));
+        (first[4..8].to_vec(), result)
+    };
+    let says = |version: u32| message(b'v', &[&version.to_be_bytes()[..], &[0; 4]].concat());
+    let (old, new) = (Version::V3_0, Version::V3_2);
+    assert_eq!((old.to_string(), new.to_string()), ("3.0".to_owned(), "3.2".to_owned()));
+    for (oldest, answer) in
+        [(old, vec![]), (old, says(0x0003_0000)), (old, says(0)), (new, vec![]), (old, says(0x0003_0002))]
+    {
+        let (asked, result) = ask(oldest, new, &answer);
+        assert_eq!(asked, [0, 3, 0, 2]);
+        assert!(result.unwrap(), "{oldest} {answer:?}");
+    }
+    for answer in [says(0x0003_0000), says(0)] {
+        let fault = ask(new, new, &answer).1.unwrap_err();
+        assert_eq!(fault.kind(), ErrorKind::Connect);
+        assert!(fault.to_string().contains("speaks protocol 3.0 at most"), "{fault}");
+    }
+    // As PostgreSQL 19 is to ask servers, to find out who cannot be asked; no server may answer so.
+    assert_eq!(ask(old, new, &says(0x0003_270F)).1.unwrap_err().kind(), ErrorKind::Protocol);
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(super) fn start(
     account.write_file(&folder.join("server.key"), &certificates.key)?;
     account.write_file(&folder.join("server.crt"), &certificates.certificate)?;
     account.write_file(&folder.join("ca.crt"), &certificates.authority)?;
+    account.write_file(&folder.join("client.crt"), &certificates.client)?;
+    account.write_file(&folder.join("client.key"), &certificates.client_key)?;
 
     let port = free_port()?;
     let socket = folder.join("mysql.sock");

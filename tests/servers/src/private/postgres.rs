@@ -52,6 +52,8 @@ pub(super) fn start(
     account.write_file(&folder.join("server.key"), &certificates.key)?;
     account.write_file(&folder.join("server.crt"), &certificates.certificate)?;
     account.write_file(&folder.join("ca.crt"), &certificates.authority)?;
+    account.write_file(&folder.join("client.crt"), &certificates.client)?;
+    account.write_file(&folder.join("client.key"), &certificates.client_key)?;
 
     let port = free_port()?;
     let mut command = std::process::Command::new(root.path(PROGRAMS).join("postgres"));
@@ -64,6 +66,7 @@ pub(super) fn start(
         ("hba_file", inside("pg_hba.conf")),
         ("ssl_cert_file", inside("server.crt")),
         ("ssl_key_file", inside("server.key")),
+        ("ssl_ca_file", inside("ca.crt")),
     ];
     let settings = setup::POSTGRES_SETTINGS.iter().map(|(name, value)| (*name, (*value).to_owned()));
     for (name, value) in places.into_iter().chain(settings) {
