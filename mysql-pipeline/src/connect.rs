@@ -19,10 +19,11 @@ use wire_pipeline::wire::{Cancelled, Cancelling, Connected, Driver};
 
 use crate::auth::{Channel, ServerKey, Terms};
 use crate::config::{Config, Host, HostKind};
+use crate::encryption::{self, Attempt};
 use crate::error::{ErrorKind, Fault, Outcome};
 use crate::protocol::command;
 use crate::protocol::packet::Header;
-use crate::protocol::startup::{Encryption, Greeting, Startup, StartupParams, Step};
+use crate::protocol::startup::{Greeting, Startup, StartupParams, Step};
 use crate::protocol::wire::MySqlWire;
 
 /// A connection on which the handshake is over.
@@ -87,9 +88,10 @@ impl Driver for MyDriver {
         let number = wire.number()?;
         let host = match io.peer()? {
             Peer::Tcp(address) => {
-                let (kind, address, port) =
-                    (HostKind::Tcp(address.ip().to_string()), Some(address.ip()), address.port());
-                Host { kind, port, address }
+                // The certificate names the host, not its address.
+                let name =
+                    encryption::server_name(io).map_or_else(|| address.ip().to_string(), str::to_owned);
+                Host { kind: HostKind::Tcp(name), port: address.port(), address: Some(address.ip()) }
             }
             Peer::Unix(path) => Host { kind: HostKind::Unix(path), port: 0, address: None },
             Peer::Own(_, name, port) => Host { kind: HostKind::Tcp(name), port, address: None },
@@ -152,7 +154,10 @@ impl MyDriver {
         let mut out = Out::default();
         command::query(&mut out, &Bytes::from(format!("KILL QUERY {number}")));
         let mut heard = [0; Header::LEN + 1];
-        if io.write_all(out.front()).await.is_err() || io.read_exact(&mut heard).await.is_err() {
+        if io.write_all(out.front()).await.is_err() || io.flush().await.is_err() {
+            return Cancelled::Unknown;
+        }
+        if io.read_exact(&mut heard).await.is_err() {
             return Cancelled::Unknown;
         }
         match heard.last() {
@@ -163,11 +168,25 @@ impl MyDriver {
         }
     }
 
+    /// Tries a place with and without TLS, as the mode says.
     async fn connect_to(&self, host: &Host) -> Result<Greeted, Fault> {
+        let mut failure: Option<Fault> = None;
+        for attempt in encryption::attempts(&self.config.ssl, host.is_unix()) {
+            match self.greet(host, *attempt, failure.as_ref()).await {
+                Ok(greeted) => return Ok(greeted),
+                Err(error) if error.kind() == ErrorKind::Tls => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure.unwrap_or_else(no_host))
+    }
+
+    /// `before` is why the way before this one has failed.
+    async fn greet(&self, host: &Host, attempt: Attempt, before: Option<&Fault>) -> Result<Greeted, Fault> {
         let began = Instant::now();
         let mut io = self.open(host).await?;
         let way = began.elapsed();
-        let terms = Terms {
+        let mut terms = Terms {
             channel: if host.is_unix() { Channel::Private } else { Channel::Open },
             clear_text: self.config.allows_clear_text(),
             key: self.key.clone(),
@@ -177,21 +196,29 @@ impl MyDriver {
             user: self.config.get_user()?,
             database: self.config.get_database().map(Into::into),
             terms: terms.clone(),
-            encryption: Encryption::None,
+            encryption: attempt.encryption(self.config.ssl.mode),
         })?;
         let mut input = BytesMut::new();
         let mut output = Vec::new();
         loop {
             if !output.is_empty() {
-                io.write_all(&output).await.map_err(|error| interrupted(host).with_source(error))?;
+                send(&mut io, &output, host).await?;
                 output.clear();
             }
             match startup.receive(&mut input)? {
                 Some(Step::Send(bytes)) => output = bytes,
-                // It is not asked for: see `encryption` above.
-                Some(Step::StartTls(_)) => {
-                    let message = "TLS is not offered in this version";
-                    return Err(Fault::new(ErrorKind::Tls, Outcome::NotSent, message));
+                Some(Step::StartTls(request)) => {
+                    // Only MariaDB can prove itself by the password.
+                    if let Some(failure) = before.filter(|_| !startup.is_mariadb()) {
+                        return Err(failure.clone());
+                    }
+                    send(&mut io, &request, host).await?;
+                    let name = if let HostKind::Tcp(name) = &host.kind { name } else { "" };
+                    let secured;
+                    (io, secured) = encryption::encrypt(&self.config.ssl, attempt, io, name, host).await?;
+                    startup.secured(secured)?;
+                    terms.channel = startup.channel();
+                    output = startup.answer_password(self.config.get_passwords().await?)?;
                 }
                 Some(Step::NeedPassword) => {
                     let passwords = self.config.get_passwords().await?;
@@ -236,6 +263,12 @@ pub(crate) fn seed() -> Result<[u8; 32], String> {
 #[cold]
 fn no_host() -> Fault {
     Fault::new(ErrorKind::Config, Outcome::NotSent, "no host is configured; set `host`")
+}
+
+async fn send(io: &mut Socket, bytes: &[u8], host: &Host) -> Result<(), Fault> {
+    let lost = |error| interrupted(host).with_source(error);
+    io.write_all(bytes).await.map_err(lost)?;
+    io.flush().await.map_err(lost)
 }
 
 /// The connection ended before it was authenticated.

@@ -141,17 +141,21 @@ mod batch;
 mod caller;
 mod client;
 mod column;
+#[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
 mod config;
 mod connect;
 mod connection;
 #[cfg(feature = "deadpool")]
 pub mod deadpool;
+#[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
+mod encryption;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod params;
 mod pool;
+#[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
 mod protocol;
 mod row;
 mod session;

@@ -21,4 +21,5 @@ mod mysql {
     mod connection_strings_of_mysql;
     mod hostile_logins_of_mysql;
     mod mariadb_of_mysql;
+    mod tls_of_mysql;
 }

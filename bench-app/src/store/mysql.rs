@@ -10,7 +10,8 @@ stores! {
     mysql_pipeline,
     by_id: "SELECT id, randomnumber FROM world WHERE id = ?",
     sleep: "SELECT SLEEP(?)",
-    one: i64
+    one: i64,
+    without_tls: |config: Config| config.ssl_mode(mysql_pipeline::SslMode::Disabled)
 }
 
 /// The same numbers as in every other database.

@@ -70,8 +70,8 @@ impl CachingSha2 {
             (Channel::Open | Channel::Unproven, _) => {
                 return Err(auth(
                     "the server does not have this user in its cache, and asks for the password itself, which is not \
-                     sent over a connection without encryption; connect by a Unix socket, name the server's \
-                     key in serverRSAPublicKeyFile, or on a trusted network set allowPublicKeyRetrieval=true",
+                     sent over a connection without encryption; use TLS (sslMode=REQUIRED) or a Unix socket, name the \
+                     server's key in serverRSAPublicKeyFile, or on a trusted network set allowPublicKeyRetrieval=true",
                 ));
             }
         };

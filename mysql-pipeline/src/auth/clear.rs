@@ -21,7 +21,7 @@ pub(super) fn respond(asked: &Asked<'_>) -> Result<Vec<u8>, Fault> {
         Channel::Private => Ok(asked.password_and_nul()),
         Channel::Open | Channel::Unproven => Err(auth(
             "the server asks for the password in clear (mysql_clear_password) over a connection that others can read; \
-             nothing was sent; connect by a Unix socket",
+             nothing was sent; use TLS (sslMode=REQUIRED) or a Unix socket",
         )),
     }
 }

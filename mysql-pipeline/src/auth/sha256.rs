@@ -37,7 +37,7 @@ impl Sha256Password {
             (Channel::Open | Channel::Unproven, _) => {
                 return Err(auth(
                     "the server asks for the password itself (sha256_password), which is not sent over a connection \
-                     without encryption; connect by a Unix socket, name the server's key in \
+                     without encryption; use TLS (sslMode=REQUIRED) or a Unix socket, name the server's key in \
                      serverRSAPublicKeyFile, or on a trusted network set allowPublicKeyRetrieval=true",
                 ));
             }

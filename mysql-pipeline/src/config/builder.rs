@@ -5,6 +5,7 @@
 //! defaults; the pool's options are written in the engine.
 
 use std::error::Error as StdError;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use wire_pipeline::config::{hosts, units};
@@ -85,7 +86,7 @@ impl Config {
     /// Sets how much encryption and verification is asked for. Default: [`SslMode::Preferred`].
     #[must_use]
     pub fn ssl_mode(mut self, mode: SslMode) -> Self {
-        self.ssl_mode = mode;
+        self.ssl.mode = mode;
         self
     }
 
@@ -126,6 +127,23 @@ impl Config {
         self
     }
 
+    /// Sets the file of PEM certificates whose signatures are trusted. It is read again for each connection. Default: whom
+    /// the system trusts.
+    #[must_use]
+    pub fn ssl_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ssl.authority = Some(file.into());
+        self
+    }
+
+    /// Sets our own certificate, a PEM file with the chain behind it, and its key, a PEM file that is not encrypted. They
+    /// are read again for each connection. Default: none.
+    #[must_use]
+    pub fn ssl_cert(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.ssl.certificate = Some(certificate.into());
+        self.ssl.key = Some(key.into());
+        self
+    }
+
     /// Allows to ask the server for its public key, when `caching_sha2_password` has to send the password over a
     /// connection without encryption. Whoever sits in between can answer with a key of their own: on a trusted network
     /// only. Default: off.
@@ -145,8 +163,7 @@ impl Config {
     }
 
     /// Allows a server to ask for the password in clear (`mysql_clear_password`, for PAM and LDAP), where nobody else can
-    /// read it: by a Unix socket, as this version has no TLS.
-    /// Default: off.
+    /// read it: over TLS or by a Unix socket. Default: off.
     #[must_use]
     pub fn cleartext_plugin(mut self, allowed: bool) -> Self {
         self.clear_text = allowed;

@@ -12,7 +12,7 @@ mod environment;
 mod host;
 mod option_file;
 mod set;
-mod ssl;
+pub(crate) mod ssl;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -24,6 +24,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub(crate) use self::host::{Host, HostKind};
+pub(crate) use self::ssl::Ssl;
 pub use self::ssl::SslMode;
 use wire_pipeline::config::{self, Password, Setting, invalid, url};
 pub use wire_pipeline::config::{OPTIONS, OptionInfo, PoolOptions};
@@ -71,7 +72,7 @@ pub struct Config {
     /// For the second and third factor.
     further_passwords: [Password; FACTORS - 1],
     database: Option<String>,
-    ssl_mode: SslMode,
+    pub(crate) ssl: Ssl,
     public_key_retrieval: bool,
     public_key_path: Option<String>,
     clear_text: bool,
@@ -181,13 +182,7 @@ impl Config {
         let hosts = self.addresses.hosts()?;
         self.pool.check()?;
         // A Unix socket needs no encryption, and the mysql client does not insist on it there either.
-        if self.ssl_mode >= SslMode::Required && !hosts.iter().all(Host::is_unix) {
-            return Err(invalid(format!(
-                "sslMode={} needs TLS, which this version does not offer yet; use sslMode=PREFERRED or below on a \
-                 trusted network",
-                self.ssl_mode.as_str()
-            )));
-        }
+        self.ssl.check(hosts.iter().all(Host::is_unix))?;
         match self.not_offered.first_key_value() {
             Some((name, rule)) => Err(rule.refusal(name)),
             None => Ok(()),
@@ -284,7 +279,7 @@ impl fmt::Debug for Config {
             .field("password", &self.password)
             .field("further_passwords", &self.further_passwords)
             .field("database", &self.database)
-            .field("ssl_mode", &self.ssl_mode)
+            .field("ssl", &self.ssl)
             .field("public_key_retrieval", &self.public_key_retrieval)
             .field("public_key_path", &self.public_key_path)
             .field("clear_text", &self.clear_text)

@@ -8,7 +8,7 @@ use wire_pipeline::config::units::{self, Plain};
 use wire_pipeline::config::{self, Password, hosts, invalid, show_name, text};
 
 use super::table::{self, Meaning};
-use super::{Config, SslMode, TimeZone};
+use super::{Config, SslMode, TimeZone, ssl};
 use crate::error::Fault;
 
 impl Config {
@@ -38,7 +38,17 @@ impl Config {
                 }
             }
             Meaning::Database => self.database = text(value),
-            Meaning::SslMode => self.ssl_mode = SslMode::parse(value)?,
+            Meaning::SslMode => self.ssl.mode = SslMode::parse(value)?,
+            Meaning::SslCa => self.ssl.authority = text(value).map(Into::into),
+            Meaning::SslCert => self.ssl.certificate = text(value).map(Into::into),
+            Meaning::SslKey => self.ssl.key = text(value).map(Into::into),
+            Meaning::SslCrl => self.ssl.revoked = text(value).map(Into::into),
+            Meaning::TlsVersions => self.ssl.versions = ssl::versions(name, value)?,
+            Meaning::UseSsl if !units::flag(name, value)? => self.ssl.mode = SslMode::Disabled,
+            Meaning::UseSsl => self.ssl.at_least(SslMode::Preferred),
+            Meaning::RequireSsl => self.at_least(name, value, SslMode::Required)?,
+            Meaning::VerifyCa => self.at_least(name, value, SslMode::VerifyCa)?,
+            Meaning::VerifyIdentity => self.at_least(name, value, SslMode::VerifyIdentity)?,
             Meaning::PublicKeyRetrieval => self.public_key_retrieval = units::flag(name, value)?,
             Meaning::PublicKeyPath => self.public_key_path = text(value),
             Meaning::ClearText => self.clear_text = units::flag(name, value)?,
@@ -71,6 +81,13 @@ impl Config {
                     self.not_offered.remove(name);
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn at_least(&mut self, name: &str, value: &str, mode: SslMode) -> Result<(), Fault> {
+        if units::flag(name, value)? {
+            self.ssl.at_least(mode);
         }
         Ok(())
     }

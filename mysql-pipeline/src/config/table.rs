@@ -28,6 +28,19 @@ pub(super) enum Meaning {
     Password(usize),
     Database,
     SslMode,
+    SslCa,
+    SslCert,
+    SslKey,
+    SslCrl,
+    TlsVersions,
+    /// `true` asks for TLS where the server has it, `false` for none.
+    UseSsl,
+    /// `true` asks for TLS.
+    RequireSsl,
+    /// `true` asks for a certificate that is signed by a trusted authority.
+    VerifyCa,
+    /// `true` asks for one that names the host besides.
+    VerifyIdentity,
     PublicKeyRetrieval,
     PublicKeyPath,
     ClearText,
@@ -76,7 +89,6 @@ const fn never(names: &'static [&'static str], what: &'static str) -> Known {
 
 const COMPRESSION: &str = "compression";
 const INFILE: &str = "LOAD DATA LOCAL";
-const TLS: &str = "TLS";
 const FETCH: &str = "rows in portions, which streams have by themselves";
 const METHOD: &str = "another choice of authentication methods than the server's";
 const TIMEOUT: &str = "time limits of reads (set `query_timeout`)";
@@ -92,6 +104,18 @@ pub(super) const TABLE: &[Known] = &[
     known(&["password3"], Meaning::Password(2)),
     known(&["database", "dbname"], Meaning::Database),
     known(&["sslMode", "ssl_mode", "sslmode"], Meaning::SslMode),
+    known(&["ssl_ca", "sslca", "serverSslCert"], Meaning::SslCa),
+    known(&["ssl_cert", "sslcert"], Meaning::SslCert),
+    known(&["ssl_key", "sslkey"], Meaning::SslKey),
+    known(&["ssl_crl"], Meaning::SslCrl),
+    known(
+        &["tls_version", "tlsVersions", "enabledTLSProtocols", "enabledSslProtocolSuites"],
+        Meaning::TlsVersions,
+    ),
+    known(&["useSSL"], Meaning::UseSsl),
+    known(&["requireSSL", "require_ssl"], Meaning::RequireSsl),
+    known(&["verifyServerCertificate", "verify_ca"], Meaning::VerifyCa),
+    known(&["verify_identity", "ssl_verify_server_cert"], Meaning::VerifyIdentity),
     known(&["allowPublicKeyRetrieval", "get_server_public_key"], Meaning::PublicKeyRetrieval),
     known(
         &["serverRSAPublicKeyFile", "serverRsaPublicKeyFile", "server_public_key_path"],
@@ -158,15 +182,6 @@ pub(super) const TABLE: &[Known] = &[
     never(&["protocol"], "another way to the server than `host` or `socket` names"),
     never(&["plugin_dir"], "loading plugins"),
     never(&["init_command"], "statements of new connections by this name (set `setup`)"),
-    always(&["useSSL", "requireSSL", "require_ssl"], false, TLS),
-    always(
-        &["verifyServerCertificate", "verify_ca", "verify_identity", "ssl_verify_server_cert"],
-        false,
-        TLS,
-    ),
-    never(&["ssl_ca", "sslca", "serverSslCert"], TLS),
-    never(&["ssl_cert", "ssl_key", "sslcert", "sslkey"], TLS),
-    never(&["tls_version", "tlsVersions", "enabledTLSProtocols", "enabledSslProtocolSuites"], TLS),
     known(
         &[
             "autoReconnect",

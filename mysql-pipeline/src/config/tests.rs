@@ -71,7 +71,7 @@ fn options_by_every_name_mean_the_same() {
     ] {
         let config = config(text);
         assert!(matches!(config.get_server_key(), Ok(ServerKey::Ask)));
-        assert_eq!(config.ssl_mode, SslMode::Disabled);
+        assert_eq!(config.ssl.mode, SslMode::Disabled);
         assert_eq!(config.pool_options().connect_timeout().as_millis(), 1500);
         assert!(config.validate().is_ok());
     }
@@ -115,7 +115,13 @@ fn each_option_that_does_something_does_it_by_all_of_its_names() {
         table::Meaning::Host => "h",
         table::Meaning::Port | table::Meaning::KeepaliveCount => "7",
         table::Meaning::SslMode => "DISABLED",
-        table::Meaning::PublicKeyRetrieval | table::Meaning::ClearText => "true",
+        table::Meaning::PublicKeyRetrieval
+        | table::Meaning::ClearText
+        | table::Meaning::RequireSsl
+        | table::Meaning::VerifyCa
+        | table::Meaning::VerifyIdentity => "true",
+        table::Meaning::UseSsl => "false",
+        table::Meaning::TlsVersions => "TLSv1.3",
         table::Meaning::TimeZone => "+01:00",
         table::Meaning::Collation => "utf8mb4_bin",
         table::Meaning::Keepalive => "off",
@@ -170,7 +176,7 @@ fn an_option_file_is_read_with_its_group_of_clients() {
     let read = Config::new().user("other").option_file(&path).unwrap().database("app");
     assert_eq!(read.get_user().unwrap(), "app");
     assert_eq!(password(&read).as_deref(), Some("s#cret"));
-    assert_eq!((read.get_hosts().unwrap(), read.ssl_mode), (vec![tcp("localhost", 3307)], SslMode::Disabled));
+    assert_eq!((read.get_hosts().unwrap(), read.ssl.mode), (vec![tcp("localhost", 3307)], SslMode::Disabled));
     std::fs::write(&path, "[client]\nhush-hush=secret\n").unwrap();
     let error = Config::new().option_file(&path).unwrap_err().to_string();
     assert!(error.contains("unknown option `hush-hush`") && !error.contains("secret"), "{error}");
@@ -217,11 +223,38 @@ fn what_is_wrong_is_named_and_no_value_is_repeated() {
 }
 
 #[test]
+fn encryption_has_many_names() {
+    for (text, mode) in [
+        ("", SslMode::Preferred),
+        ("sslMode=REQUIRED", SslMode::Required),
+        ("sslmode=require", SslMode::Required),
+        ("ssl-mode=verify-full", SslMode::VerifyIdentity),
+        ("useSSL=true", SslMode::Preferred),
+        ("useSSL=false", SslMode::Disabled),
+        ("useSSL=true&requireSSL=true", SslMode::Required),
+        ("useSSL=true&requireSSL=true&verifyServerCertificate=true", SslMode::VerifyCa),
+        ("require_ssl=true&verify_ca=false", SslMode::Required),
+        ("verify_identity=true&require_ssl=true", SslMode::VerifyIdentity),
+        ("ssl-verify-server-cert=1", SslMode::VerifyIdentity),
+    ] {
+        assert_eq!(config(&format!("mysql://h?{text}")).ssl.mode, mode, "{text}");
+    }
+    let config = config("mysql://h?ssl-ca=/a&sslcert=/b&ssl_key=/c&ssl-crl=/d&tls-version=TLSv1.1,TLSv1.3");
+    let Ssl { authority, certificate, key, revoked, versions, .. } = config.ssl;
+    let paths = [authority, certificate, key, revoked].map(|path| path.unwrap().display().to_string());
+    assert_eq!((paths.join(" ").as_str(), versions), ("/a /b /c /d", vec![ssl::TlsVersion::Tls13]));
+    for (text, word) in
+        [("tls-version=TLSv1", "still safe"), ("tls-version=SSL", "TLSv1.2"), ("sslMode=", "`sslMode`")]
+    {
+        let error = error(&format!("mysql://h?{text}"));
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
 fn what_is_not_offered_is_refused_when_connecting() {
     for (text, word) in [
-        ("mysql://h?sslMode=REQUIRED", "sslMode=REQUIRED"),
-        ("mysql://h?ssl-mode=VERIFY_IDENTITY", "sslMode=VERIFY_IDENTITY"),
-        ("mysql://h?useSSL=true", "`useSSL`"),
+        ("mysql://h?ssl-cert=/x", "`ssl-key`"),
         ("mysql://h?useAffectedRows=true", "`useAffectedRows`"),
         ("mysql://h?allowLoadLocalInfile=true", "`allowLoadLocalInfile`"),
         ("mysql://h?useCompression=true", "`useCompression`"),

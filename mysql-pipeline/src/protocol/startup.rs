@@ -92,10 +92,6 @@ pub(crate) struct StartupParams {
 }
 
 /// Whether the connection is to be encrypted.
-#[cfg_attr(
-    not(any(test, feature = "fuzzing")),
-    expect(dead_code, reason = "the drivers do not offer TLS yet")
-)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Encryption {
     /// Never.
@@ -108,10 +104,6 @@ pub(crate) enum Encryption {
 }
 
 /// What came of the handshake of TLS.
-#[cfg_attr(
-    not(any(test, feature = "fuzzing")),
-    expect(dead_code, reason = "the drivers do not offer TLS yet")
-)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Secured {
     /// It went as the user asked for.
@@ -155,7 +147,6 @@ pub(crate) enum Step {
     /// Send these bytes.
     Send(Vec<u8>),
     /// Send these bytes, then do the handshake of TLS, and tell [`Startup::secured`] what came of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the drivers do not offer TLS yet"))]
     StartTls(Vec<u8>),
     /// Find the password and send what [`Startup::answer_password`] makes of it.
     NeedPassword,
@@ -224,11 +215,17 @@ impl Startup {
         }
     }
 
+    /// Whether the server has said that it is MariaDB.
+    pub(crate) fn is_mariadb(&self) -> bool {
+        self.greeting.is_mariadb
+    }
+
+    /// On what terms the rest runs; known once the connection is secured, if it is to be.
+    pub(crate) fn channel(&self) -> Channel {
+        self.params.terms.channel
+    }
+
     /// Goes on after [`Step::StartTls`]: the password is wanted next.
-    #[cfg_attr(
-        not(any(test, feature = "fuzzing")),
-        expect(dead_code, reason = "the drivers do not offer TLS yet")
-    )]
     pub(crate) fn secured(&mut self, secured: Secured) -> Result<(), Fault> {
         let State::Securing { plugin, nonce, capabilities } = mem::replace(&mut self.state, State::Over)
         else {

@@ -206,9 +206,6 @@ pub const CONFIGURATIONS: [(&str, &str); 18] = [
     ("mysql://u@host/db?sslMode=sometimes", "VERIFY_IDENTITY"),
     ("mysql://u@host/db?characterEncoding=latin1", "UTF-8"),
 ];
-/// The option for TLS, the values that need it, and those that do without; the first of these is recommended.
-pub const TLS_MODES: (&str, [&str; 3], [&str; 2]) =
-    ("sslMode", ["REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"], ["PREFERRED", "DISABLED"]);
 /// An option that is understood and not offered.
 pub const UNSET: (&str, &str) = ("useAffectedRows", "true");
 

@@ -183,11 +183,8 @@ pub const CONFIGURATIONS: [(&str, &str); 22] = [
     ("host=h password=hush hush-7531", "single quotes"),
     ("host=a,b port=1,2,3", "3 entries for 2 hosts"),
 ];
-/// The option for TLS, the values that need it, and those that do without; the first of these is recommended.
-pub const TLS_MODES: (&str, [&str; 3], [&str; 3]) =
-    ("sslmode", ["require", "verify-ca", "verify-full"], ["prefer", "allow", "disable"]);
 /// An option that is understood and not offered.
-pub const UNSET: (&str, &str) = ("target_session_attrs", "read-write");
+pub const UNSET: (&str, &str) = ("gssencmode", "require");
 
 /// SQLSTATE of a key that is there already.
 pub const DUPLICATE: &str = "23505";

@@ -9,8 +9,8 @@ use integration_tests::odd_values::{Lazily, Spoilt};
 use integration_tests::{eventually, own_name};
 
 use super::side::dialect::{
-    ADD, CONFIGURATIONS, ECHO_TEXT, ECHO_TEXT_LONG, NO_SUCH_DATABASE, PORT, SERIES, TLS_MODES, UNSET,
-    drop_user, limited_user,
+    ADD, CONFIGURATIONS, ECHO_TEXT, ECHO_TEXT_LONG, NO_SUCH_DATABASE, PORT, SERIES, UNSET, drop_user,
+    limited_user,
 };
 use super::side::{
     Config, Connection, Error, ErrorKind, Outcome, Phase, Pool, Row, all_shared, config, count, drop_table,
@@ -98,18 +98,6 @@ async fn configurations_that_cannot_be_used_are_refused_with_what_to_do() {
         let shown = format!("{error} {error:?}");
         assert!(shown.contains(hint), "{text}: {error}");
         assert!(!shown.contains("hush"), "{text}: {error}");
-    }
-    let (option, encrypted, plain) = TLS_MODES;
-    for mode in encrypted {
-        let error = refused(config().await.option(option, mode).expect("understood")).await;
-        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Config, Outcome::NotSent), "{error}");
-        let message = error.to_string();
-        let (needs, instead) = (format!("{option}={mode} needs TLS"), format!("{option}={}", plain[0]));
-        assert!(message.contains(&needs) && message.contains(&instead), "{error}");
-    }
-    for mode in plain {
-        let config = config().await.option(option, mode).expect("understood");
-        Pool::builder(config).connections(1).connect().await.expect("plain connections").close().await;
     }
     // Understood, and not offered.
     let (option, value) = UNSET;
