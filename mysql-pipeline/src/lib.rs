@@ -120,7 +120,8 @@
 //! # Runtimes
 //!
 //! A pool works on the tokio runtime that it was connected on and may be called from others. An application with one
-//! runtime per core gives each its own pool of at least four connections.
+//! runtime per core gives each its own pool of at least four connections. Where that runtime is not driven (one of a
+//! single thread that nobody blocks on), nothing moves: no answer comes, and no deadline ends the wait.
 //!
 //! A pool belongs to its process. After `fork`, calls of the child's copy fail at once (`Closed`, `NotSent`) and the
 //! parent's go on; the child connects a pool of its own, and must not drop the parent's runtime, which would wait for

@@ -153,7 +153,8 @@ impl Pool {
         self.close_within(CLOSE_WITHIN).await;
     }
 
-    /// As [`close`](Self::close), with another limit. What is not finished by then gets an error.
+    /// As [`close`](Self::close), with another limit. What is not finished by then gets an error, and the server is asked to
+    /// stop it, for up to a second more; it ends the connection when it has.
     pub async fn close_within(&self, limit: Duration) {
         self.engine.close_within(limit).await;
     }

@@ -15,6 +15,7 @@ use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::row::Rows as _;
 use wire_pipeline::wire::{Framed, Occasion, Received, Wire as _};
 
+use crate::auth::Channel;
 use crate::column::Column;
 use crate::config::Config;
 use crate::params::encode;
@@ -44,6 +45,8 @@ pub fn startup(bytes: &[u8]) -> usize {
     let params = StartupParams {
         user: "app".to_owned(),
         application_name: Some("fuzz".to_owned()),
+        // So that every method can be asked for.
+        channel: Channel::Encrypted { end_point: Some(vec![7; 32]) },
         ..StartupParams::default()
     };
     let Ok((mut startup, _)) = Startup::new(params) else { return 0 };

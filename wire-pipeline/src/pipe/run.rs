@@ -21,6 +21,8 @@ use crate::wire::{Connected, Driver, Fault};
 
 /// The next connection waits a little when this one lived for less.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// How long a server is asked to stop when the pool is closed.
+const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 /// How long a pipe that cannot be replaced now waits before it asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -62,6 +64,10 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
                 pump.dismantle(&faults::server_closed());
             }
             End::Lost(why, error) => {
+                // The pool is closed, and nobody waits any more for what is out: the server need not work on it to its end.
+                if let Some(cancelling) = shared.is_aborted().then(|| pump.ask_to_stop()).flatten() {
+                    let _ = timeout(STOPPED_WITHIN, cancelling).await;
+                }
                 if pump.was_ready() {
                     pipe.counters.lost(why);
                 }
