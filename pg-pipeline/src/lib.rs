@@ -122,8 +122,8 @@
 //!
 //! # Features
 //!
-//! `derive` (default): `#[derive(FromRow)]`. `deadpool`: a manager for classical checkout pools. Encrypted connections
-//! are not offered yet: `sslmode=require` and above is an error, `prefer` and below connects in plain text.
+//! `derive` (default): `#[derive(FromRow)]`. `tls` (default): encrypted connections, by rustls with ring. `deadpool`: a
+//! manager for classical checkout pools. Types of other crates (`with-uuid-1` …) are features of `postgres-types`.
 
 #[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
 mod auth;

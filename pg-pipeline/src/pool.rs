@@ -73,7 +73,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
+    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held;
+    /// [`Config`](crate::ErrorKind::Config) in a pool of one connection, which is never leased.
     #[track_caller]
     pub fn begin(&self) -> impl Future<Output = Result<Transaction, Error>> + Send + use<'_> {
         self.transaction().begin()
@@ -108,7 +109,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
+    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held;
+    /// [`Config`](crate::ErrorKind::Config) in a pool of one connection, which is never leased.
     #[track_caller]
     pub fn session(&self) -> impl Future<Output = Result<Session, Error>> + Send + use<'_> {
         let lease = self.engine.lease();

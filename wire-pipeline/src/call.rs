@@ -39,7 +39,7 @@ impl CallOptions {
         self
     }
 
-    /// The statements may be run again when a connection is lost and it is not known whether they ran.
+    /// The statements may be run again, once, when a connection is lost and it is not known whether they ran.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
