@@ -64,16 +64,18 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
                 pump.dismantle(&faults::server_closed());
             }
             End::Lost(why, error) => {
-                // The pool is closed, and nobody waits any more for what is out: the server need not work on it to its end.
-                if let Some(cancelling) = shared.is_aborted().then(|| pump.ask_to_stop()).flatten() {
-                    let _ = timeout(STOPPED_WITHIN, cancelling).await;
-                }
+                // The pool is closed, and nobody will wait any more for what is out: the server need not work on it to its
+                // end.
+                let stop = shared.is_aborted().then(|| pump.ask_to_stop()).flatten();
                 if pump.was_ready() {
                     pipe.counters.lost(why);
                 }
                 tracing::debug!(pipe = id.0, kind = ?error.kind(), "connection lost");
                 let served = pump.was_ready();
                 pump.dismantle(&error);
+                if let Some(stop) = stop {
+                    let _ = timeout(STOPPED_WITHIN, stop).await;
+                }
                 if !served || shared.exclusive {
                     shared.recovery.refused();
                     shared.connect_failed(error);
