@@ -149,12 +149,22 @@ fn put_value(value: &dyn ToSql, r#type: &Type, number: usize, out: &mut BytesMut
     }
     match null {
         IsNull::Yes => out.truncate(start + 4),
+        IsNull::No if is_text(r#type) && out[start + 4..].contains(&0) => {
+            return Err(refuse(format!(
+                "parameter ${number} contains a NUL character, which no text of PostgreSQL can; use bytea"
+            )));
+        }
         IsNull::No => {
             let length = (out.len() - start - 4) as u32;
             out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         }
     }
     Ok(())
+}
+
+/// Types whose binary form is their text.
+fn is_text(r#type: &Type) -> bool {
+    [Type::TEXT, Type::VARCHAR, Type::BPCHAR, Type::NAME, Type::JSON, Type::XML].contains(r#type)
 }
 
 fn refuse(message: String) -> Fault {
@@ -191,6 +201,9 @@ mod tests {
         let wrong_type = encode(&("x",), &[Type::INT4]).expect_err("wrong type");
         assert!(wrong_type.to_string().contains("$1 cannot be encoded as int4"), "{wrong_type}");
         assert_eq!((wrong_type.kind(), wrong_type.outcome()), (ErrorKind::Encode, Outcome::NotSent));
+        let nul = encode(&("a\0b",), &[Type::TEXT]).expect_err("no text");
+        assert_eq!((nul.kind(), nul.outcome()), (ErrorKind::Encode, Outcome::NotSent), "{nul}");
+        assert!(encode(&(&b"a\0b"[..],), &[Type::BYTEA]).is_ok());
         assert!(check_count(65_535).is_ok());
         assert!(check_count(65_536).expect_err("one too many").to_string().contains("at most 65535"));
     }

@@ -138,6 +138,9 @@ impl Caller<'_> {
                 Kind::Composite(fields)
             }
             _ => match range {
+                Some(element) if category.cast_unsigned() == b'm' => {
+                    Kind::Multirange(self.look_up_type(element, depth).await)
+                }
                 Some(element) => Kind::Range(self.look_up_type(element, depth).await),
                 None => Kind::Simple,
             },

@@ -1,12 +1,34 @@
 //! Types of values: `postgres-types`, and the types that a database defines for itself.
 //!
-//! Every public `ToSql` and `FromSql` type of `postgres-types` works, and so do its derives: depend on `postgres-types`
-//! with the features that you need (`derive`, `with-uuid-1`, `with-chrono-0_4`, `with-serde_json-1` …). A type that is not built in (an enum, a composite, a
-//! domain, a type of an extension) is looked up in the catalogue when it is first met, and remembered per pool.
+//! Every public `ToSql` and `FromSql` type of `postgres-types` works, and so do its derives; its features are features of
+//! this crate under the same names (`with-uuid-1`, `with-chrono-0_4`, `with-time-0_3`, `with-serde_json-1` …), and a derive
+//! needs `postgres-types` itself with its feature `derive`. What it does not have is here:
+//!
+//! | PostgreSQL | Rust |
+//! |---|---|
+//! | `numeric` | [`Numeric`], exact, with `NaN` and both infinities; `rust_decimal::Decimal` with `with-rust_decimal-1` |
+//! | `interval` | [`Interval`], which can become a `Duration` |
+//! | ranges · multiranges, built in or made by `CREATE TYPE` | [`Range`] · [`Multirange`] |
+//! | `money` · `bit`, `varbit` | [`Money`] · [`Bits`] |
+//! | `point`, `line`, `lseg`, `box`, `path`, `polygon`, `circle` | [`Point`], [`Line`], [`LineSegment`], [`Rectangle`], [`Path`], [`Polygon`], [`Circle`] |
+//! | `infinity` of dates and times | [`Date`](postgres_types::Date), [`Timestamp`](postgres_types::Timestamp) around the type of one's choice |
+//!
+//! A type that is not built in (an enum, a composite, a domain, a type of an extension) is looked up in the catalogue when
+//! it is first met, and remembered per pool. What has no type in Rust can be had as text: `SELECT v::text`, and
+//! `$1::text::tsvector`.
+
+mod interval;
+mod numeric;
+mod plain;
+mod range;
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
+pub use self::interval::{Interval, NoDuration, TooLong};
+pub use self::numeric::{NoNumeric, Numeric};
+pub use self::plain::{Bits, Circle, Line, LineSegment, Money, NoBits, Path, Point, Polygon, Rectangle};
+pub use self::range::{Multirange, Range};
 pub use postgres_types::*;
 
 /// The types that a pool's database defines for itself, as far as they were met.
@@ -42,12 +64,13 @@ pub(crate) fn unknown(oid: Oid) -> Type {
 }
 
 /// Sources of the queries: PostgreSQL documentation, "System Catalogs": `pg_type`, `pg_range`, `pg_enum`,
-/// `pg_attribute`.
+/// `pg_attribute`. Servers before 14 have no multiranges, and no column of that name.
 pub(crate) const LOOK_UP: &str = "\
     SELECT t.typname::text, t.typtype, t.typelem, r.rngsubtype, t.typbasetype, n.nspname::text, t.typrelid \
     FROM pg_catalog.pg_type t \
     JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
-    LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = t.oid \
+    LEFT JOIN pg_catalog.pg_range r \
+    ON t.oid IN (r.rngtypid, (pg_catalog.to_jsonb(r) OPERATOR(pg_catalog.->>) 'rngmultitypid')::pg_catalog.oid) \
     WHERE t.oid = $1";
 
 pub(crate) const LOOK_UP_LABELS: &str =

@@ -4,11 +4,15 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Bound;
 use std::time::{Duration, SystemTime};
 
 use integration_tests::own_name;
 
-use super::side::types::{FromSql, Kind, Timestamp, ToSql, Type};
+use super::side::types::{
+    Bits, Circle, FromSql, Interval, Kind, Line, LineSegment, Money, Multirange, Numeric, Path, Point,
+    Polygon, Range, Rectangle, Timestamp, ToSql, Type,
+};
 use super::side::{ErrorKind, Outcome, Pool, Row, pool};
 
 /// Sends each value as a parameter of the type, compares what comes back, and what the server makes of its text.
@@ -374,5 +378,144 @@ async fn parameters_take_the_types_that_the_server_infers() {
     let values: Vec<Box<dyn ToSql + Send + Sync>> = vec![Box::new(1), Box::new("b"), Box::new(None::<bool>)];
     let row: Row = pool.query_one("SELECT $1::int4, $2::text, $3::bool", values).await.expect("boxed");
     assert_eq!((row.get::<i32>(0), row.get::<&str>(1), row.get::<Option<bool>>(2)), (1, "b", None));
+    pool.close().await;
+}
+
+/// Sends each value as a parameter of the type: it comes back, as it does from the server's own text, and has this text as
+/// psql prints it.
+async fn prints<T>(pool: &Pool, sql_type: &str, values: &[(T, &str)])
+where
+    T: ToSql + for<'a> FromSql<'a> + PartialEq + Debug + Sync + Send,
+{
+    for (value, text) in values {
+        let sql = format!("SELECT $1::{sql_type}, $1::{sql_type}::text, $2::text::{sql_type}");
+        let (back, shown, read): (T, String, T) = pool
+            .query_one(sql, (value, text))
+            .await
+            .unwrap_or_else(|error| panic!("{sql_type} {text}: {error}"));
+        assert_eq!((&back, shown.as_str(), &read), (value, *text, value), "{sql_type}");
+    }
+    let (none,): (Option<T>,) = pool.query_one(format!("SELECT NULL::{sql_type}"), ()).await.expect("a NULL");
+    assert_eq!(none, None, "{sql_type}");
+}
+
+#[tokio::test]
+async fn each_type_of_our_own_is_as_psql_prints_it() {
+    let pool = pool().await;
+    let numeric = |text: &str| text.parse::<Numeric>().expect(text);
+    let long = format!("-{}.{}", "9".repeat(300), "1".repeat(200));
+    let texts = [
+        "0",
+        "1",
+        "-1",
+        "0.0001",
+        "-0.00000000000000000001",
+        "10000",
+        "99999999",
+        "1.000",
+        "0.00",
+        "12345678901234567890.12345",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        &long,
+    ];
+    prints(&pool, "numeric", &texts.map(|text| (numeric(text), text))).await;
+    prints(&pool, "numeric(10,2)", &[(numeric("12.50"), "12.50")]).await;
+    let decimal = "-1234567890.0123456789".parse::<rust_decimal::Decimal>().expect("a number");
+    prints(&pool, "numeric", &[(decimal, "-1234567890.0123456789")]).await;
+    let interval = |months, days, microseconds| Interval { months, days, microseconds };
+    prints(
+        &pool,
+        "interval",
+        &[
+            (interval(0, 0, 0), "00:00:00"),
+            (interval(14, 3, 14_706_000_007), "1 year 2 mons 3 days 04:05:06.000007"),
+            (interval(-1, 2, -1), "-1 mons +2 days -00:00:00.000001"),
+            (interval(i32::MAX, 0, 0), "178956970 years 7 mons"),
+        ],
+    )
+    .await;
+    let infinite: Result<(Interval, Interval), _> =
+        pool.query_one("SELECT 'infinity'::interval, '-infinity'::interval", ()).await;
+    if let Ok(infinite) = infinite {
+        assert_eq!(infinite, (Interval::INFINITY, Interval::NEG_INFINITY));
+    }
+    prints(
+        &pool,
+        "int4range",
+        &[
+            (Range::from(1..5), "[1,5)"),
+            (Range::Empty, "empty"),
+            ((..7).into(), "(,7)"),
+            ((3..).into(), "[3,)"),
+            ((..).into(), "(,)"),
+        ],
+    )
+    .await;
+    let (closed,): (Range<i32>,) =
+        pool.query_one("SELECT $1::int4range", (Range::from(1..=4),)).await.expect("a range");
+    assert_eq!(closed, Range::from(1..5), "the server's own form");
+    let numrange = Range::Between(Bound::Excluded(numeric("1.5")), Bound::Included(numeric("2.25")));
+    prints(&pool, "numrange", &[(numrange, "(1.5,2.25]")]).await;
+    prints(
+        &pool,
+        "int8multirange",
+        &[
+            (Multirange(vec![(1_i64..3).into(), (7..).into()]), "{[1,3),[7,)}"),
+            (Multirange(Vec::new()), "{}"),
+        ],
+    )
+    .await;
+    let name = own_name("span");
+    let create =
+        format!("CREATE TYPE {name} AS RANGE (subtype = float8, multirange_type_name = {name}_many)");
+    pool.execute(create, ()).await.expect("a type");
+    prints(&pool, &name, &[(Range::from(0.5..1.5), "[0.5,1.5)")]).await;
+    prints(&pool, &format!("{name}_many"), &[(Multirange(vec![(0.5..1.5).into()]), "{[0.5,1.5)}")]).await;
+    pool.execute(format!("DROP TYPE {name}"), ()).await.expect("dropped");
+    let bits = |text: &str| text.parse::<Bits>().expect(text);
+    prints(&pool, "varbit", &[(bits("10101"), "10101"), (bits(""), ""), (bits("1111000011"), "1111000011")])
+        .await;
+    prints(&pool, "bit(3)", &[(bits("101"), "101")]).await;
+    let (money, cents): (Money, String) = pool
+        .query_one("SELECT $1::money, (($1::money)::numeric * 100)::int8::text", (Money(-123_456),))
+        .await
+        .expect("money");
+    assert_eq!((money, cents.as_str()), (Money(-123_456), "-123456"));
+    let point = |x, y| Point { x, y };
+    let (a, b) = (point(1.5, -2.0), point(0.25, -3.0));
+    prints(&pool, "point", &[(a, "(1.5,-2)")]).await;
+    prints(&pool, "line", &[(Line { a: 1.0, b: -1.0, c: 0.5 }, "{1,-1,0.5}")]).await;
+    prints(&pool, "lseg", &[(LineSegment(a, b), "[(1.5,-2),(0.25,-3)]")]).await;
+    prints(&pool, "box", &[(Rectangle(a, b), "(1.5,-2),(0.25,-3)")]).await;
+    prints(
+        &pool,
+        "path",
+        &[
+            (Path { closed: true, points: vec![a, b] }, "((1.5,-2),(0.25,-3))"),
+            (Path { closed: false, points: vec![a] }, "[(1.5,-2)]"),
+        ],
+    )
+    .await;
+    prints(&pool, "polygon", &[(Polygon(vec![a, b, a]), "((1.5,-2),(0.25,-3),(1.5,-2))")]).await;
+    prints(&pool, "circle", &[(Circle { center: a, radius: 2.5 }, "<(1.5,-2),2.5>")]).await;
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn types_of_other_crates_are_features_of_this_one() {
+    let pool = pool().await;
+    let id = uuid::Uuid::from_u128(0x0123_4567_89AB_4CDE_8F01_2345_6789_ABCD);
+    prints(&pool, "uuid", &[(id, "01234567-89ab-4cde-8f01-23456789abcd")]).await;
+    prints(&pool, "jsonb", &[(serde_json::json!({"k": [1, null]}), r#"{"k": [1, null]}"#)]).await;
+    let day = chrono::NaiveDate::from_ymd_opt(2026, 11, 30).expect("a day");
+    let time = chrono::NaiveTime::from_hms_micro_opt(23, 59, 58, 123_456).expect("a time");
+    prints(&pool, "date", &[(day, "2026-11-30")]).await;
+    prints(&pool, "timestamp", &[(day.and_time(time), "2026-11-30 23:59:58.123456")]).await;
+    prints(&pool, "timestamptz", &[(day.and_time(time).and_utc(), "2026-11-30 23:59:58.123456+00")]).await;
+    prints(&pool, "time", &[(time, "23:59:58.123456")]).await;
+    let day = time::Date::from_calendar_date(2026, time::Month::November, 30).expect("a day");
+    prints(&pool, "date", &[(day, "2026-11-30")]).await;
     pool.close().await;
 }
