@@ -110,6 +110,8 @@
 //!
 #![doc = wire_pipeline::option_table!()]
 //!
+//! How the connection for a query is chosen is set by the builders alone: see [`Routing`].
+//!
 //! # Runtimes
 //!
 //! A pool works on the tokio runtime that it was connected on and may be called from others. An application with one

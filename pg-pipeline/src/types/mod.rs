@@ -11,7 +11,7 @@
 //! | ranges · multiranges, built in or made by `CREATE TYPE` | [`Range`] · [`Multirange`] |
 //! | `money` · `bit`, `varbit` | [`Money`] · [`Bits`] |
 //! | `point`, `line`, `lseg`, `box`, `path`, `polygon`, `circle` | [`Point`], [`Line`], [`LineSegment`], [`Rectangle`], [`Path`], [`Polygon`], [`Circle`] |
-//! | `infinity` of dates and times | [`Date`](postgres_types::Date), [`Timestamp`](postgres_types::Timestamp) around the type of one's choice |
+//! | `infinity` of dates and times | [`Date`], [`Timestamp`] around the type of one's choice |
 //!
 //! A type that is not built in (an enum, a composite, a domain, a type of an extension) is looked up in the catalogue when
 //! it is first met, and remembered per pool. What has no type in Rust can be had as text: `SELECT v::text`, and

@@ -95,7 +95,6 @@ macro_rules! option_table {
 | `max_lifetime` | 30 min | a pipe is replaced after this time ± 10 %, one at a time, after its successor is ready; 0 = never |\n\
 | `setup` | none | statements that every new pipe runs, and again after a reset |\n\
 | `password` | from config | a value or an async provider (rotating tokens) |\n\
-| `routing` | by least expected work | how the pipe for a query is chosen; set by the builders only |\n\
 "
     };
 }
