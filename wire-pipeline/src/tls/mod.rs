@@ -214,12 +214,18 @@ impl Tls {
                     ": its certificate is not signed by an authority in the file of roots"
                 }
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                    ": its certificate is for another host"
+                    ": its certificate is for another host; only its subject alternative names count, not its common name"
                 }
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     ": its certificate has expired"
                 }
                 CertificateError::Revoked => ": its certificate was revoked",
+                // What `openssl x509 -req` makes without a file of extensions (seen with OpenSSL 3.0).
+                CertificateError::Other(why)
+                    if matches!(why.0.downcast_ref(), Some(webpki::Error::UnsupportedCertVersion)) =>
+                {
+                    ": its certificate is X.509 of version 1; issue one of version 3, with subject alternative names"
+                }
                 _ => ": its certificate is not valid",
             },
             Some(TlsError::AlertReceived(_)) => ": it has refused ours, or has none in common with us",
