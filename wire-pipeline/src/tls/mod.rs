@@ -22,6 +22,7 @@
 mod channel;
 mod files;
 mod verifier;
+mod version_1;
 
 #[cfg(test)]
 mod tests;
@@ -206,6 +207,9 @@ impl Tls {
         use tokio_rustls::rustls::{CertificateError, Error as TlsError};
         let cause = cause.get_ref().and_then(|cause| cause.downcast_ref::<TlsError>());
         match cause {
+            Some(error) if version_1::is_meant(error) => {
+                ": its certificate is X.509 of version 1; issue one of version 3, with subject alternative names"
+            }
             Some(TlsError::InvalidCertificate(why)) => match why {
                 CertificateError::UnknownIssuer if self.roots == Roots::System => {
                     ": the system does not trust who signed its certificate; name the authority's file"
@@ -220,12 +224,6 @@ impl Tls {
                     ": its certificate has expired"
                 }
                 CertificateError::Revoked => ": its certificate was revoked",
-                // What `openssl x509 -req` makes without a file of extensions (seen with OpenSSL 3.0).
-                CertificateError::Other(why)
-                    if matches!(why.0.downcast_ref(), Some(webpki::Error::UnsupportedCertVersion)) =>
-                {
-                    ": its certificate is X.509 of version 1; issue one of version 3, with subject alternative names"
-                }
                 _ => ": its certificate is not valid",
             },
             Some(TlsError::AlertReceived(_)) => ": it has refused ours, or has none in common with us",

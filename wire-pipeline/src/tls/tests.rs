@@ -460,19 +460,34 @@ const VERSION_1: (&str, &str) = (
 );
 
 #[tokio::test]
-async fn a_certificate_of_version_1_is_refused_with_what_to_do() {
+async fn a_certificate_of_version_1_is_taken_where_none_is_verified_and_else_said_to_be_so() {
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
     use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
     let office = Office::new();
-    let key = PrivateKeyDer::from_pem_slice(VERSION_1.1.as_bytes()).expect("a key");
-    let key = ring::default_provider().key_provider.load_private_key(key).expect("a key that can be used");
-    let certificate = CertificateDer::from_pem_slice(VERSION_1.0.as_bytes()).expect("a certificate");
-    let shown = Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key)));
-    for tls in levels(&Roots::File(office.write("old.pem", &office.authority.pem()))) {
-        let shown = Arc::clone(&shown);
-        let echo = Echo::start(&office.sign(&["x"], |_| ()), |config| config.cert_resolver = shown).await;
-        let error = echo.encrypt(&tls, "db.internal").await.expect_err("no extensions").to_string();
-        assert!(error.contains("version 1; issue one of version 3"), "{error}");
+    let good = office.sign(&["x"], |_| ());
+    let shown = |pem: &str| {
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
+        let key = ring::default_provider().key_provider.load_private_key(key).expect("a usable key");
+        let certificate = CertificateDer::from_pem_slice(VERSION_1.0.as_bytes()).expect("a certificate");
+        Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key)))
+    };
+    let (own, foreign) = (shown(VERSION_1.1), shown(&key().serialize_pem()));
+    for version in [Version::Tls12, Version::Tls13] {
+        let levels = levels(&Roots::File(office.write("old.pem", VERSION_1.0)));
+        let [none, authority, full] = levels.map(|tls| Tls { versions: (version, version), ..tls });
+        let echo = Echo::start(&good, |config| config.cert_resolver = own.clone());
+        let mut socket = echo.await.encrypt(&none, "db.internal").await.expect("any will do");
+        socket.write_all(b"x").await.expect("written");
+        socket.flush().await.expect("flushed");
+        assert_eq!(socket.read_u8().await.expect("read"), b'x');
+        let echo = Echo::start(&good, |config| config.cert_resolver = foreign.clone());
+        let error = echo.await.encrypt(&none, "db.internal").await.expect_err("another key").to_string();
+        assert!(error.contains("its certificate is not valid"), "{error}");
+        for tls in [authority, full] {
+            let echo = Echo::start(&good, |config| config.cert_resolver = own.clone());
+            let error = echo.await.encrypt(&tls, "db.internal").await.expect_err("no names").to_string();
+            assert!(error.contains("version 1; issue one of version 3"), "{error}");
+        }
     }
 }
 
