@@ -120,7 +120,8 @@
 //! # Runtimes
 //!
 //! A pool works on the tokio runtime that it was connected on and may be called from others. An application with one
-//! runtime per core gives each its own pool of at least four connections.
+//! runtime per core gives each its own pool of at least four connections. Where that runtime is not driven (one of a
+//! single thread that nobody blocks on), nothing moves: no answer comes, and no deadline ends the wait.
 //!
 //! A pool belongs to its process. After `fork`, calls of the child's copy fail at once (`Closed`, `NotSent`) and the
 //! parent's go on; the child connects a pool of its own, and must not drop the parent's runtime, which would wait for
@@ -128,12 +129,15 @@
 //!
 //! # Features
 //!
-//! `derive` (default): `#[derive(FromRow)]`. `deadpool`: a manager for classical checkout pools.
+//! `derive` (default): `#[derive(FromRow)]`. `tls` (default): encrypted connections, by rustls with ring. `deadpool`: a
+//! manager for classical checkout pools. `with-chrono-0_4`, `with-time-0_3`, `with-uuid-1`, `with-serde_json-1`,
+//! `with-rust_decimal-1`, `with-bigdecimal-0_4`: values of other crates, see [`types`].
+//!
+//! Without TLS the first login of a user with `caching_sha2_password` needs `allowPublicKeyRetrieval=true`, the server's
+//! key in a file, or a Unix socket.
 //!
 //! # Not offered yet
 //!
-//! Encrypted connections: `sslMode=REQUIRED` and above is an error, `PREFERRED` and below connects in plain text, where
-//! the first login of a user with `caching_sha2_password` needs `allowPublicKeyRetrieval=true` or a Unix socket.
 //! Streams, several result sets, `LOAD DATA LOCAL`, compression.
 
 mod auth;

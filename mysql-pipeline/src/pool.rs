@@ -70,7 +70,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
+    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held;
+    /// [`Config`](crate::ErrorKind::Config) in a pool of one connection, which is never leased.
     #[track_caller]
     pub fn begin(&self) -> impl Future<Output = Result<Transaction, Error>> + Send + use<'_> {
         self.transaction().begin()
@@ -105,7 +106,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held.
+    /// [`Timeout`](crate::ErrorKind::Timeout) in phase lease when all leases are held;
+    /// [`Config`](crate::ErrorKind::Config) in a pool of one connection, which is never leased.
     #[track_caller]
     pub fn session(&self) -> impl Future<Output = Result<Session, Error>> + Send + use<'_> {
         let lease = self.engine.lease();
@@ -153,7 +155,8 @@ impl Pool {
         self.close_within(CLOSE_WITHIN).await;
     }
 
-    /// As [`close`](Self::close), with another limit. What is not finished by then gets an error.
+    /// As [`close`](Self::close), with another limit. What is not finished by then gets an error, and the server is asked to
+    /// stop it, for up to a second more; it ends the connection when it has.
     pub async fn close_within(&self, limit: Duration) {
         self.engine.close_within(limit).await;
     }

@@ -81,6 +81,7 @@ pub fn role(bytes: &[u8]) -> usize {
 pub fn startup(bytes: &[u8]) -> usize {
     let mut steps = 0;
     let (size, bytes) = piece_size(bytes);
+    // The seeds come in pieces of 256 or 3 bytes: over TLS, so that every method can be asked for.
     let channel = match size % 4 {
         1 => Channel::Plain,
         2 => Channel::Private,

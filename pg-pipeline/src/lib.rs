@@ -113,7 +113,8 @@
 //! # Runtimes
 //!
 //! A pool works on the tokio runtime that it was connected on and may be called from others. An application with one
-//! runtime per core gives each its own pool of at least four connections.
+//! runtime per core gives each its own pool of at least four connections. Where that runtime is not driven (one of a
+//! single thread that nobody blocks on), nothing moves: no answer comes, and no deadline ends the wait.
 //!
 //! A pool belongs to its process. After `fork`, calls of the child's copy fail at once (`Closed`, `NotSent`) and the
 //! parent's go on; the child connects a pool of its own, and must not drop the parent's runtime, which would wait for
@@ -121,8 +122,8 @@
 //!
 //! # Features
 //!
-//! `derive` (default): `#[derive(FromRow)]`. `deadpool`: a manager for classical checkout pools. Encrypted connections
-//! are not offered yet: `sslmode=require` and above is an error, `prefer` and below connects in plain text.
+//! `derive` (default): `#[derive(FromRow)]`. `tls` (default): encrypted connections, by rustls with ring. `deadpool`: a
+//! manager for classical checkout pools. Types of other crates (`with-uuid-1` …) are features of `postgres-types`.
 
 #[cfg_attr(not(feature = "tls"), allow(dead_code, unused_imports, reason = "what only TLS needs"))]
 mod auth;

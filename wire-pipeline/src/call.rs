@@ -39,7 +39,7 @@ impl CallOptions {
         self
     }
 
-    /// The statements may be run again when a connection is lost and it is not known whether they ran.
+    /// The statements may be run again, once, when a connection is lost and it is not known whether they ran.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
@@ -463,7 +463,10 @@ pub fn needs_transaction<S: ServerError>() -> Error<S> {
 /// A statement that changes the session on a shared pipe.
 #[cold]
 pub fn needs_session<S: ServerError>() -> Error<S> {
-    not_here("this statement changes or needs the session of a shared connection; use pool.session()")
+    not_here(
+        "this statement changes or needs the session of a shared connection; use pool.session(), or pool.begin() for \
+         what lasts for one transaction (SET LOCAL, a cursor, the lock of a table)",
+    )
 }
 
 /// A statement that ends a transaction, inside of one.

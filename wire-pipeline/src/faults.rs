@@ -102,11 +102,14 @@ pub(crate) fn not_taken<S: ServerError>(
     waiting: usize,
     open: usize,
     connections: usize,
+    slow: bool,
 ) -> Error<S> {
+    let why =
+        if slow { "; statements that are known to be slow go one at a time to a part of them" } else { "" };
     queue_timeout(
         waited,
         &format!(
-            "no connection could take it; {waiting} more wait, {open} of {connections} connections are up"
+            "no connection could take it; {waiting} more wait, {open} of {connections} connections are up{why}"
         ),
     )
 }

@@ -4,6 +4,7 @@
 //! callers wait in a fair queue (tokio's semaphore), and a caller that gives up loses its place and nothing else.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
@@ -18,6 +19,23 @@ pub(crate) struct Gate {
     bytes: Semaphore,
     bytes_limit: u32,
     budget: Arc<Budget>,
+    waiting: AtomicUsize,
+}
+
+/// Somebody waits, until this is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Gate {
@@ -33,6 +51,7 @@ impl Gate {
             bytes: Semaphore::new(bytes_limit as usize),
             bytes_limit,
             budget: Arc::clone(budget),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -52,6 +71,7 @@ impl Gate {
 
     /// Waits for a place. Cancel safe: giving up loses the place in the queue and nothing else.
     pub(crate) async fn enter(self: &Arc<Self>, bytes: usize) -> Option<Pass> {
+        let _waiting = Waiting::new(&self.waiting);
         let units = self.units(bytes);
         let entry = self.entries.acquire().await.ok()?;
         if units > 0 {
@@ -61,6 +81,11 @@ impl Gate {
         let pass = Pass { gate: Arc::clone(self), units };
         self.budget.room().await;
         Some(pass)
+    }
+
+    /// How many wait for a place.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// How full it is, in words.

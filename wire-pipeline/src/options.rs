@@ -15,11 +15,13 @@ pub enum BatchesOut {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Routing {
-    /// The pipe with the least expected work, never one whose oldest request is slower than expected; requests that are
-    /// known to be slow keep to some of the pipes.
+    /// The pipe with the least expected work, never one whose oldest request is slower than expected. Requests that are
+    /// known to be slow (5 ms or more, by how long their statement took before) go one at a time to a pipe, and to half of
+    /// the pipes while there were quick ones within the last second, so that the quick ones always find a way past: a burst of
+    /// slow ones takes up to twice as long for it.
     #[default]
     LeastWork,
-    /// The pipe with the fewest requests; to compare with.
+    /// The pipe with the fewest requests: for pools whose statements are all alike, and to compare with.
     LeastInFlight,
     /// One pipe after the other; to compare with.
     RoundRobin,

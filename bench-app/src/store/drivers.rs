@@ -2,10 +2,10 @@
 //!
 //! A macro, because each driver has types of its own; they are the same in name and use.
 
-/// The stores of the driver `$driver`: its statements for a row and for a sleep of some seconds, the type of its
-/// `SELECT 1`, and how it is told to do without TLS.
+/// The stores of the driver `$driver`: its statements for a row and for a sleep of some seconds, and the type of its
+/// `SELECT 1`.
 macro_rules! stores {
-    ($driver:ident, by_id: $by_id:expr, sleep: $sleep:expr, one: $one:ty, without_tls: $without_tls:expr) => {
+    ($driver:ident, by_id: $by_id:expr, sleep: $sleep:expr, one: $one:ty) => {
         use std::time::Duration;
 
         use anyhow::{Context as _, Result};
@@ -121,7 +121,7 @@ macro_rules! stores {
             let mut config: Config = url.parse().context("the URL of the database cannot be used")?;
             // As most of the others: whoever wants to measure encryption says so in the URL.
             if !url.to_ascii_lowercase().contains("ssl") {
-                config = $without_tls(config);
+                config = config.option("sslmode", "disable")?;
             }
             let usual = Config::new().pool_options().query_timeout();
             Ok(if config.pool_options().query_timeout() == usual {

@@ -10,8 +10,7 @@ stores! {
     mysql_pipeline,
     by_id: "SELECT id, randomnumber FROM world WHERE id = ?",
     sleep: "SELECT SLEEP(?)",
-    one: i64,
-    without_tls: |config: Config| config.ssl_mode(mysql_pipeline::SslMode::Disabled)
+    one: i64
 }
 
 /// The same numbers as in every other database.

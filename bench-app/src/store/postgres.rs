@@ -8,8 +8,7 @@ stores! {
     pg_pipeline,
     by_id: "SELECT id, randomnumber FROM world WHERE id = $1",
     sleep: "SELECT pg_sleep($1)",
-    one: i32,
-    without_tls: |config: Config| config.sslmode(pg_pipeline::SslMode::Disable)
+    one: i32
 }
 
 /// Numbers follow from their ids, so that every database gets the same table.

@@ -31,7 +31,7 @@ const LOCKING: &[&str] = &["get_lock", "release_lock", "release_all_locks"];
 /// Looks at the first words of `text`, and where these say nothing at the others too.
 pub(crate) fn classify(text: &str) -> Class {
     match by_first_words(text) {
-        Class::Plain if calls(text, LOCKING) => Class::Session,
+        Class::Plain if calls(text, LOCKING) || sets_variable(text) => Class::Session,
         class => class,
     }
 }
@@ -59,6 +59,45 @@ fn calls(text: &str, functions: &[&str]) -> bool {
             return true;
         }
         rest = behind;
+    }
+}
+
+/// Whether a user variable gets a value, outside of quotes and comments: `@a := 1`, `INTO @a`, `CALL p(@a)`. It is the
+/// session's, so that whoever comes next would find it. Source: MySQL manual, "User-Defined Variables".
+fn sets_variable(text: &str) -> bool {
+    let first = Words { rest: text, conditional_comments_run: true }.next().unwrap_or_default();
+    let is_call = first.eq_ignore_ascii_case("call");
+    let mut rest = text;
+    loop {
+        let at = find_outside(rest, b'@');
+        let (before, Some(behind)) = (&rest[..at], rest.get(at + 1..)) else { return false };
+        // A variable of the server's: that is what SET is for.
+        if let Some(system) = behind.strip_prefix('@') {
+            rest = system;
+            continue;
+        }
+        if is_call {
+            return true;
+        }
+        let before = before.trim_ascii_end();
+        let word = before.len().checked_sub(4).and_then(|begin| before.get(begin..));
+        if word.is_some_and(|word| word.eq_ignore_ascii_case("into")) {
+            return true;
+        }
+        // Behind the name, which may be quoted.
+        let name = match behind.bytes().next() {
+            Some(quote @ (b'\'' | b'"' | b'`')) => quoted(behind.as_bytes(), quote),
+            _ => behind
+                .bytes()
+                .position(|byte| {
+                    !byte.is_ascii_alphanumeric() && !matches!(byte, b'_' | b'$' | b'.') && byte < 0x80
+                })
+                .unwrap_or(behind.len()),
+        };
+        rest = behind.get(name..).unwrap_or_default();
+        if rest.trim_ascii_start().starts_with(":=") {
+            return true;
+        }
     }
 }
 
@@ -310,6 +349,16 @@ mod tests {
             ("SELECT 1, (SELECT `get_lock`(1)), /*!50000 release_lock('a') */", Class::Session),
             ("SELECT 'get_lock(1)', `get_lock`, forget_lock(1), 'it''s' -- get_lock(1)", Class::Plain),
             ("SELECT /* get_lock(1) */ get_lock", Class::Plain),
+            ("SELECT @a := 42", Class::Session),
+            ("SELECT 1 + (@`a b`:=2)", Class::Session),
+            ("SELECT id FROM t LIMIT 1 INTO @a, @b", Class::Session),
+            ("select 7 into\n@a", Class::Session),
+            ("UPDATE t SET n = (@n := @n + 1)", Class::Session),
+            ("SELECT @@version, @a, 'x@y := 1', /* @a := 1 */ 'into @a' -- INTO @a", Class::Plain),
+            ("GRANT SELECT ON d.* TO 'u'@'%'", Class::Commits),
+            ("SELECT @a = 1, @", Class::Plain),
+            ("CALL p(1, @out)", Class::Session),
+            ("CALL p(1, @@port, 'a@b')", Class::Plain),
             ("START REPLICA", Class::Plain),
             ("SHOW TABLES", Class::Plain),
             ("begin", Class::Transaction),

@@ -135,6 +135,10 @@ impl<'a> TransactionBuilder<'a> {
     /// # }
     /// ```
     ///
+    /// An error of a statement says what is known of that statement, and `Unknown` when its connection is lost; the
+    /// transaction is undone all the same, because COMMIT was not sent. Whoever must tell the two apart gives errors of
+    /// statements a name of their own in `E`: what `run` itself returns beside them comes from COMMIT.
+    ///
     /// Cancel safe until `work` has returned; dropped once COMMIT was sent, it is open whether the transaction was
     /// committed. A handle that is kept beyond the work runs nothing any more.
     ///

@@ -216,6 +216,7 @@ async fn write_again<D: Database>(world: &World<D>) {
 /// Closing takes no longer than its limit, with what a farewell may take.
 async fn close<D: Database>(world: &World<D>, limit: Duration) {
     let began = Instant::now();
+    world.server.awaited_by_nobody_from(began + limit);
     D::close(&world.pool, limit).await;
     if began.elapsed() > limit + Duration::from_millis(1100) {
         world.log.violation(format!("closing took {} ms", began.elapsed().as_millis()));

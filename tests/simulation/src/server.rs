@@ -76,6 +76,8 @@ struct State {
     read_only: [bool; NODES],
     /// When the asker of each statement stops waiting.
     deadlines: HashMap<i64, Instant>,
+    /// When the pool stops waiting for anything, once it is being closed.
+    closes: Option<Instant>,
     /// What each connection is at.
     stages: HashMap<usize, Stage>,
 }
@@ -105,6 +107,7 @@ impl Server {
             latest: HashMap::new(),
             read_only: [false; NODES],
             deadlines: HashMap::new(),
+            closes: None,
             stages: HashMap::new(),
         };
         Arc::new(Self { log: Arc::clone(log), state: Mutex::new(state) })
@@ -179,6 +182,11 @@ impl Server {
         self.state().deadlines.insert(id, deadline);
     }
 
+    /// The pool is being closed, and nobody waits for anything from then on.
+    pub fn awaited_by_nobody_from(&self, closes: Instant) {
+        self.state().closes = Some(closes);
+    }
+
     pub(crate) fn arrives(&self, connection: usize, node: usize) {
         self.state().stages.insert(connection, Stage { node, works: None, wanted: 0 });
     }
@@ -193,7 +201,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let mut state = self.state();
         let state = &mut *state;
-        let awaited = is_awaited(&state.deadlines, id);
+        let awaited = is_awaited(&state.deadlines, state.closes, id);
         if let Some(stage) = state.stages.get_mut(&connection) {
             stage.works = Some((id, stop));
             if stage.wanted > 0 && awaited {
@@ -205,9 +213,12 @@ impl Server {
         stopped
     }
 
-    /// A connection puts its session right: not while a request to stop is on its way, which could hit that.
+    /// A connection puts its session right: not while a request to stop is on its way, which could hit that. Once the pool
+    /// has been closed nobody uses the session any more.
     pub(crate) fn resets(&self, connection: usize) {
-        if self.state().stages.get(&connection).is_some_and(|stage| stage.wanted > 0) {
+        let state = self.state();
+        let is_used = state.closes.is_none_or(|closes| closes > Instant::now());
+        if is_used && state.stages.get(&connection).is_some_and(|stage| stage.wanted > 0) {
             self.log.violation(format!(
                 "connection {connection} is put right while a request to stop is on its way"
             ));
@@ -235,7 +246,7 @@ impl Server {
     /// It stops, if it is at anything. False when the connection is not there any more.
     pub fn stops(&self, connection: usize) -> bool {
         let mut locked = self.state();
-        let State { stages, deadlines, .. } = &mut *locked;
+        let State { stages, deadlines, closes, .. } = &mut *locked;
         let Some(stage) = stages.get_mut(&connection) else { return false };
         stage.wanted = stage.wanted.saturating_sub(1);
         let Some((id, sender)) = stage.works.take() else {
@@ -243,7 +254,7 @@ impl Server {
             return true;
         };
         self.log.note("stops", [connection as i64, id, 0]);
-        if is_awaited(deadlines, id) {
+        if is_awaited(deadlines, *closes, id) {
             self.log.violation(format!("statement {id} was stopped while its asker waited for it"));
         }
         let _ = sender.send(());
@@ -289,8 +300,9 @@ impl Server {
     }
 }
 
-fn is_awaited(deadlines: &HashMap<i64, Instant>, id: i64) -> bool {
-    deadlines.get(&id).is_some_and(|deadline| *deadline > Instant::now())
+fn is_awaited(deadlines: &HashMap<i64, Instant>, closes: Option<Instant>, id: i64) -> bool {
+    let until = |deadline: Instant| closes.map_or(deadline, |closes| closes.min(deadline));
+    deadlines.get(&id).is_some_and(|deadline| until(*deadline) > Instant::now())
 }
 
 #[cfg(test)]

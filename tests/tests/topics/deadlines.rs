@@ -240,3 +240,22 @@ async fn the_server_stops_what_nobody_waits_for_and_what_comes_next_is_not_hit()
     pool.close().await;
     other.close().await;
 }
+
+#[tokio::test]
+async fn a_pool_that_is_closed_before_its_statements_end_leaves_nothing_running() {
+    let name = own_name("cut_short");
+    let (pool, other) = (named_pool(&name).await, pool().await);
+    let long = sleep(600.0);
+    let waits = tokio::spawn({
+        let (pool, long) = (pool.clone(), long.clone());
+        async move { pool.query::<Row>(&long, ()).await }
+    });
+    eventually("it runs", || async { asleep(&other, &name).await == 1 }).await;
+    let began = Instant::now();
+    pool.close_within(Duration::from_millis(100)).await;
+    assert!(began.elapsed() < GENEROUS, "{:?}", began.elapsed());
+    let error = waits.await.expect("no panic").expect_err("closed");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Closed, Outcome::Unknown));
+    eventually("the server has stopped it", || async { connections(&other, &name).await == 0 }).await;
+    other.close().await;
+}

@@ -57,7 +57,7 @@ pub const OPTIONS: &[OptionInfo] = &[
     option(
         "lease_report_after",
         "30 s",
-        "a lease held for longer is reported once, with the place in the code that took it; 0 = never",
+        "a lease held for longer is reported once, as a warning of `tracing` with the place in the code that took it; 0 = never",
     ),
     option(
         "statement_cache",
@@ -90,11 +90,12 @@ macro_rules! option_table {
 | `query_timeout` | 30 s | shared queries and statements on leases, queueing included; streams and COPY: per step |\n\
 | `acquire_timeout` | 5 s | waiting for a lease |\n\
 | `stall_timeout` | 10 s | a pipe whose oldest answer is this far behind its query's deadline is replaced |\n\
-| `lease_report_after` | 30 s | a lease held for longer is reported once, with the place in the code that took it; 0 = never |\n\
+| `lease_report_after` | 30 s | a lease held for longer is reported once, as a warning of `tracing` with the place in the code that took it; 0 = never |\n\
 | `statement_cache` | 256 | prepared statements per pipe, 0 to 65,536; 0 = no named statements (transaction poolers) |\n\
 | `max_lifetime` | 30 min | a pipe is replaced after this time ± 10 %, one at a time, after its successor is ready; 0 = never |\n\
 | `setup` | none | statements that every new pipe runs, and again after a reset |\n\
 | `password` | from config | a value or an async provider (rotating tokens) |\n\
+| `routing` | by least expected work | how the pipe for a query is chosen; set by the builders only |\n\
 "
     };
 }

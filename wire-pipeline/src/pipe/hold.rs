@@ -94,9 +94,14 @@ impl Hold {
         }
     }
 
-    /// What an answer of an idle server takes at least, on the way and for its least work.
+    /// What an answer of an idle server takes at least, on the way and for its least work. Where only slow statements
+    /// have been answered so far, their work is not taken for a long way.
     pub(crate) fn way(&self) -> Duration {
-        self.first_answer.map_or(self.first_way, |first| first.took)
+        match (self.first_answer, self.each) {
+            (Some(first), Some(each)) => first.took.saturating_sub(each) + each.min(Self::NEAR),
+            (Some(first), None) => first.took.min(self.first_way),
+            (None, _) => self.first_way,
+        }
     }
 
     /// A batch begins.
@@ -242,5 +247,22 @@ mod tests {
         }
         batch(&mut hold, now, 1);
         assert!(!hold.may_write());
+        assert!(hold.way() < Duration::from_millis(1), "{:?}", hold.way());
+    }
+
+    #[test]
+    fn slow_statements_alone_do_not_make_the_way_long_either() {
+        let mut now = Instant::now();
+        let mut hold = Hold::new(BatchesOut::Adaptive, WAY);
+        for _ in 0..3 {
+            batch(&mut hold, now, 1);
+            now += Duration::from_millis(300);
+            hold.answered(1, now);
+        }
+        assert_eq!(hold.way(), WAY);
+        batch(&mut hold, now, 1);
+        now += Duration::from_millis(1);
+        hold.answered(1, now);
+        assert_eq!(hold.way(), Duration::from_millis(1));
     }
 }

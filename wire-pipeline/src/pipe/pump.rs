@@ -192,6 +192,12 @@ impl<'a, D: Driver> Pump<'a, D> {
         self.retiring = true;
     }
 
+    /// A request to the server to stop what is out, if anything is and it can be asked.
+    pub(crate) fn ask_to_stop(&self) -> Option<Cancelling> {
+        self.core.head_since()?;
+        self.shared.driver.cancel(&self.core.wire, &self.io)
+    }
+
     /// Ends the pump: whatever is out or waits is answered or moved.
     pub(crate) fn dismantle(mut self, error: &Fault<D>) {
         let movable = self.core.lose(error);

@@ -21,6 +21,8 @@ use crate::wire::{Connected, Driver, Fault};
 
 /// The next connection waits a little when this one lived for less.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// How long a server is asked to stop when the pool is closed.
+const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 /// How long a pipe that cannot be replaced now waits before it asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -62,12 +64,18 @@ pub(crate) async fn run<D: Driver>(shared: Arc<Shared<D>>, id: PipeId) {
                 pump.dismantle(&faults::server_closed());
             }
             End::Lost(why, error) => {
+                // The pool is closed, and nobody will wait any more for what is out: the server need not work on it to its
+                // end.
+                let stop = shared.is_aborted().then(|| pump.ask_to_stop()).flatten();
                 if pump.was_ready() {
                     pipe.counters.lost(why);
                 }
                 tracing::debug!(pipe = id.0, kind = ?error.kind(), "connection lost");
                 let served = pump.was_ready();
                 pump.dismantle(&error);
+                if let Some(stop) = stop {
+                    let _ = timeout(STOPPED_WITHIN, stop).await;
+                }
                 if !served || shared.exclusive {
                     shared.recovery.refused();
                     shared.connect_failed(error);

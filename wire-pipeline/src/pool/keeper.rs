@@ -27,7 +27,7 @@ pub(crate) async fn keep<D: Driver>(shared: Weak<Shared<D>>) {
         let now = Instant::now();
         let expired = strong.overflow.take_where(|entry| entry.deadline <= now || entry.is_abandoned());
         for entry in expired {
-            let fault = strong.not_taken(entry.since);
+            let fault = strong.not_taken(entry.since, entry.class());
             entry.fail(fault);
         }
         // A pipe that got room while nobody looked.

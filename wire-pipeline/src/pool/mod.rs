@@ -106,7 +106,7 @@ impl<D: Driver> Pool<D> {
     }
 
     /// Takes no new requests, finishes what is out for at most `limit`, says goodbye, and returns when every pipe
-    /// has ended.
+    /// has ended. What is not finished by then fails, and the server is asked to stop it, for up to a second more.
     pub async fn close_within(&self, limit: Duration) {
         let shared = self.shared();
         if shared.check_process().is_err() {
@@ -117,7 +117,7 @@ impl<D: Driver> Pool<D> {
         let mut ended = shared.subscribe_running();
         if timeout(limit, ended.wait_for(|running| *running == 0)).await.is_err() {
             shared.abort();
-            // Nothing waits for the network any more: this is a matter of scheduling.
+            // Nothing waits for the network any more but requests to stop, and they for a second at most.
             let _ = ended.wait_for(|running| *running == 0).await;
         }
     }

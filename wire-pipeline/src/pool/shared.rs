@@ -128,11 +128,12 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Why no pipe has taken an entry that waits since `since`.
-    pub(super) fn not_taken(&self, since: Instant) -> Fault<D> {
+    /// Why no pipe has taken an entry of this class that waits since `since`.
+    pub(super) fn not_taken(&self, since: Instant, class: Class) -> Fault<D> {
         let open = self.pipes.iter().filter(|pipe| pipe.load.open.load(Ordering::SeqCst)).count();
         let waiting = self.overflow.len(Class::Fast) + self.overflow.len(Class::Slow);
-        self.with_cause(faults::not_taken(since.elapsed(), waiting, open, self.pipes.len()))
+        let slow = class == Class::Slow;
+        self.with_cause(faults::not_taken(since.elapsed(), waiting, open, self.pipes.len(), slow))
     }
 
     /// The error, with the reason for which connections are missing if they are.
@@ -274,6 +275,7 @@ impl<D: Driver> Shared<D> {
         PoolStats {
             pipes: self.pipes.iter().map(pipe_stats).collect(),
             waiting: self.overflow.len(Class::Fast) + self.overflow.len(Class::Slow),
+            waiting_for_room: self.gate.waiting(),
             leased: leases.len(),
             leases,
             waiting_for_lease,

@@ -18,6 +18,9 @@ pub struct PoolStats {
     pub pipes: Vec<PipeStats>,
     /// Requests that no pipe can take at the moment.
     pub waiting: usize,
+    /// Callers that wait until the pool has room for their requests (`max_in_flight`, `queue_bytes`, `answer_budget`). Each
+    /// holds the parameters that it has encoded: that memory is the callers', as the parameters themselves are.
+    pub waiting_for_room: usize,
     /// Leases held now.
     pub leased: usize,
     /// One per lease held now, oldest first.
