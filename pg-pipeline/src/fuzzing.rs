@@ -15,13 +15,15 @@ use wire_pipeline::buffer::{Out, ReadBuffer};
 use wire_pipeline::row::Rows as _;
 use wire_pipeline::wire::{Framed, Occasion, Received, Wire as _};
 
-use crate::auth::Channel;
+use crate::auth::{self, Channel};
 use crate::column::Column;
-use crate::config::Config;
+use crate::config::passfile::{self, Entry};
+use crate::config::{Config, TargetSessionAttrs, service};
 use crate::params::encode;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Part, Request};
-use crate::protocol::startup::{Startup, StartupParams, Step};
+use crate::protocol::role;
+use crate::protocol::startup::{Startup, StartupParams, Step, Version, Versions};
 use crate::protocol::wire::{Pending, PgWire};
 use crate::row::{Row, Rows};
 use crate::statement::{Learned, StatementKey};
@@ -38,15 +40,60 @@ pub fn connection_string(bytes: &[u8]) -> usize {
     1
 }
 
-/// The connection phase: what a server says, in pieces of the first byte's size.
+/// A file of passwords, or of services: the first byte says which.
+pub fn files(bytes: &[u8]) -> usize {
+    let Some((choice, text)) = bytes.split_first() else { return 0 };
+    if choice % 2 == 0 {
+        let entry = Entry { host: "db", port: 5432, database: "app", user: "me" };
+        return usize::from(passfile::first_match(text, entry).is_some());
+    }
+    let text = String::from_utf8_lossy(text);
+    let Ok(Some(settings)) = service::find("app", &text) else { return 0 };
+    assert!(settings.iter().all(|setting| setting.name != "service"), "a service names no other one");
+    1
+}
+
+/// A server's certificate, of which only the signature's algorithm is looked at.
+pub fn certificate(bytes: &[u8]) -> usize {
+    let Some(hash) = auth::end_point(bytes) else { return 0 };
+    assert!(matches!(hash.len(), 32 | 48 | 64), "a hash of {} bytes", hash.len());
+    1
+}
+
+/// The answer to the question for a server's role, in pieces of the first byte's size.
+pub fn role(bytes: &[u8]) -> usize {
+    let (size, bytes) = piece_size(bytes);
+    let target = if size % 2 == 0 { TargetSessionAttrs::Primary } else { TargetSessionAttrs::ReadOnly };
+    let (mut answer, mut input) = (role::Answer::default(), BytesMut::new());
+    for piece in bytes.chunks(size) {
+        input.extend_from_slice(piece);
+        match answer.receive(target, &mut input) {
+            Ok(None) => {}
+            Ok(Some(_)) => return 1,
+            Err(_) => return 0,
+        }
+    }
+    0
+}
+
+/// The connection phase: what a server says, in pieces of the first byte's size, which also says over what channel, and
+/// which version of the protocol is asked for.
 pub fn startup(bytes: &[u8]) -> usize {
     let mut steps = 0;
     let (size, bytes) = piece_size(bytes);
+    // The seeds come in pieces of 256 or 3 bytes: over TLS, so that every method can be asked for.
+    let channel = match size % 4 {
+        1 => Channel::Plain,
+        2 => Channel::Private,
+        3 => Channel::Encrypted { end_point: None },
+        _ => Channel::Encrypted { end_point: Some(vec![7; 32]) },
+    };
+    let newest = if size % 8 < 4 { Version::V3_2 } else { Version::V3_0 };
     let params = StartupParams {
         user: "app".to_owned(),
         application_name: Some("fuzz".to_owned()),
-        // So that every method can be asked for.
-        channel: Channel::Encrypted { end_point: Some(vec![7; 32]) },
+        channel,
+        versions: Versions { oldest: Version::V3_0, newest },
         ..StartupParams::default()
     };
     let Ok((mut startup, _)) = Startup::new(params) else { return 0 };

@@ -14,9 +14,9 @@ pub(crate) mod home;
 mod host;
 mod keywords;
 mod not_offered;
-mod passfile;
+pub(crate) mod passfile;
 mod role;
-mod service;
+pub(crate) mod service;
 pub(crate) mod ssl;
 #[cfg(test)]
 mod tests;

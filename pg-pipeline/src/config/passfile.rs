@@ -40,8 +40,12 @@ pub(crate) fn find(path: &Path, entry: Entry<'_>) -> io::Result<Option<String>> 
             return Ok(None);
         }
     }
-    let text = fs::read(path)?;
-    Ok(text.split(|byte| *byte == b'\n').find_map(|line| matching(line, entry)))
+    Ok(first_match(&fs::read(path)?, entry))
+}
+
+/// The password of the first line that matches.
+pub(crate) fn first_match(text: &[u8], entry: Entry<'_>) -> Option<String> {
+    text.split(|byte| *byte == b'\n').find_map(|line| matching(line, entry))
 }
 
 /// The password of a line that matches.

@@ -37,7 +37,7 @@ fn of_file(service: &str, path: &Path) -> Result<Option<Vec<Setting>>, Fault> {
 }
 
 /// The settings of a service, if the text has it.
-fn find(service: &str, text: &str) -> Result<Option<Vec<Setting>>, Fault> {
+pub(crate) fn find(service: &str, text: &str) -> Result<Option<Vec<Setting>>, Fault> {
     let mut found: Option<Vec<Setting>> = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();

@@ -18,11 +18,14 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "pg_connection_string", run: pg_pipeline::fuzzing::connection_string },
     Target { name: "pg_startup", run: pg_pipeline::fuzzing::startup },
     Target { name: "pg_answers", run: pg_pipeline::fuzzing::answers },
     Target { name: "pg_values", run: pg_pipeline::fuzzing::values },
+    Target { name: "pg_files", run: pg_pipeline::fuzzing::files },
+    Target { name: "pg_certificate", run: pg_pipeline::fuzzing::certificate },
+    Target { name: "pg_role", run: pg_pipeline::fuzzing::role },
     Target { name: "mysql_connection_string", run: mysql_pipeline::fuzzing::connection_string },
     Target { name: "mysql_startup", run: mysql_pipeline::fuzzing::startup },
     Target { name: "mysql_answers", run: mysql_pipeline::fuzzing::answers },

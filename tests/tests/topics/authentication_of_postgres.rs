@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use test_servers::TEST_ROLES;
 
-use super::side::{Config, Connection, ErrorKind, Outcome, Pool, all_shared, server};
+use super::side::{Config, Connection, DatabaseError, ErrorKind, Outcome, Pool, all_shared, server};
 
 async fn config(user: &str, password: &str) -> Config {
     let server = server().await.expect("a server");
@@ -138,4 +138,78 @@ async fn passwords_with_every_character_work_as_keywords_too() {
     logged_in_as(words.parse().expect("key=value"), &role).await;
     admin.execute(format!("DROP ROLE {role}"), ()).await.expect("dropped");
     admin.close().await;
+}
+
+/// A server on a Unix socket that asks each of `clients` for a token, and takes this one only; what it was told.
+#[cfg(unix)]
+async fn wants_token(
+    listener: tokio::net::UnixListener,
+    good: &str,
+    clients: usize,
+) -> std::io::Result<Vec<String>> {
+    use super::side::peer::{greeting, message, refusal};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let mut told = Vec::new();
+    for _ in 0..clients {
+        let (mut socket, _) = listener.accept().await?;
+        let length = socket.read_u32().await? as usize;
+        socket.read_exact(&mut vec![0; length - 4]).await?;
+        socket.write_all(&message(b'R', b"\0\0\0\x0aOAUTHBEARER\0\0")).await?;
+        assert_eq!(socket.read_u8().await?, b'p');
+        let length = socket.read_u32().await? as usize;
+        let mut answer = vec![0; length - 4];
+        socket.read_exact(&mut answer).await?;
+        let first = answer.strip_prefix(b"OAUTHBEARER\0").expect("the mechanism");
+        let (length, first) = first.split_first_chunk::<4>().expect("a length");
+        assert_eq!(u32::from_be_bytes(*length) as usize, first.len());
+        let first = String::from_utf8(first.to_vec()).expect("a text");
+        if first == format!("n,,\x01auth=Bearer {good}\x01\x01") {
+            socket.write_all(&greeting()).await?;
+        } else {
+            let why = b"\0\0\0\x0b{\"status\":\"invalid_token\",\"scope\":\"db\"}";
+            socket.write_all(&message(b'R', why)).await?;
+            let mut empty = [0; 6];
+            socket.read_exact(&mut empty).await?;
+            assert_eq!(&empty, b"p\0\0\0\x05\x01");
+            socket.write_all(&refusal("FATAL", "28000")).await?;
+        }
+        told.push(first);
+        socket.read_to_end(&mut Vec::new()).await?;
+    }
+    Ok(told)
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_token_is_asked_for_anew_and_one_that_is_refused_is_the_servers_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listener = tokio::net::UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let config = Config::new()
+        .host(folder.path().to_str().expect("UTF-8"))
+        .user("app")
+        .connect_timeout(std::time::Duration::from_secs(30));
+    let with_tokens = config.clone().oauth_token_provider(move || {
+        let token = if counter.fetch_add(1, Ordering::SeqCst) == 0 { "stale.token" } else { "good.token" };
+        async move { Ok(token.to_owned()) }
+    });
+    let clients = async {
+        let error = Connection::connect(with_tokens.clone()).await.map(|_| ()).expect_err("a stale token");
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Auth, Outcome::NotSent), "{error}");
+        assert_eq!(error.as_database().map(DatabaseError::code), Some("28000"));
+        assert!(!error.to_string().contains("stale.token"), "{error}");
+        Connection::connect(with_tokens).await.expect("the next token").close().await;
+        // Methods that the user does not accept are not answered.
+        let other = config.option("require_auth", "scram-sha-256").expect("an option");
+        let error = Connection::connect(other).await.map(|_| ()).expect_err("not accepted");
+        assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
+    };
+    let (told, ()) = tokio::join!(wants_token(listener, "good.token", 3), clients);
+    assert_eq!(
+        told.expect_err("the last one goes without an answer").kind(),
+        std::io::ErrorKind::UnexpectedEof
+    );
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "once for each connection");
 }

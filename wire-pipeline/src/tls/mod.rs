@@ -22,6 +22,7 @@
 mod channel;
 mod files;
 mod verifier;
+mod version_1;
 
 #[cfg(test)]
 mod tests;
@@ -206,6 +207,9 @@ impl Tls {
         use tokio_rustls::rustls::{CertificateError, Error as TlsError};
         let cause = cause.get_ref().and_then(|cause| cause.downcast_ref::<TlsError>());
         match cause {
+            Some(error) if version_1::is_meant(error) => {
+                ": its certificate is X.509 of version 1; issue one of version 3, with subject alternative names"
+            }
             Some(TlsError::InvalidCertificate(why)) => match why {
                 CertificateError::UnknownIssuer if self.roots == Roots::System => {
                     ": the system does not trust who signed its certificate; name the authority's file"
@@ -214,7 +218,7 @@ impl Tls {
                     ": its certificate is not signed by an authority in the file of roots"
                 }
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                    ": its certificate is for another host"
+                    ": its certificate is for another host; only its subject alternative names count, not its common name"
                 }
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     ": its certificate has expired"

@@ -10,7 +10,7 @@ use rcgen::{
     KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -73,6 +73,34 @@ fn named(names: &[&str]) -> CertificateParams {
     CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names")
 }
 
+/// A server's side with this certificate, which asks for one that `clients` has signed.
+fn acceptor(
+    pems: &(String, String),
+    clients: Option<&Office>,
+    change: impl FnOnce(&mut ServerConfig),
+) -> TlsAcceptor {
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(office) => {
+            let roots = files::trusted(&office.roots()).ok().expect("roots").roots;
+            let provider = Arc::new(ring::default_provider());
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(roots, provider).build().expect("a verifier");
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let chain =
+        CertificateDer::pem_slice_iter(pems.0.as_bytes()).collect::<Result<Vec<_>, _>>().expect("PEM");
+    let key = PrivateKeyDer::from_pem_slice(pems.1.as_bytes()).expect("a key");
+    let mut config = builder.with_single_cert(chain, key).expect("a certificate");
+    change(&mut config);
+    TlsAcceptor::from(Arc::new(config))
+}
+
 /// A server that echoes; each connection's end is the task's.
 struct Echo {
     port: u16,
@@ -89,26 +117,7 @@ impl Echo {
         clients: Option<&Office>,
         change: impl FnOnce(&mut ServerConfig),
     ) -> Self {
-        use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("versions");
-        let builder = match clients {
-            None => builder.with_no_client_auth(),
-            Some(office) => {
-                let roots = files::trusted(&office.roots()).ok().expect("roots").roots;
-                let provider = Arc::new(ring::default_provider());
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(roots, provider).build().expect("a verifier");
-                builder.with_client_cert_verifier(verifier)
-            }
-        };
-        let chain =
-            CertificateDer::pem_slice_iter(pems.0.as_bytes()).collect::<Result<Vec<_>, _>>().expect("PEM");
-        let key = PrivateKeyDer::from_pem_slice(pems.1.as_bytes()).expect("a key");
-        let mut config = builder.with_single_cert(chain, key).expect("a certificate");
-        change(&mut config);
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = acceptor(pems, clients, change);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let task = tokio::spawn(async move {
@@ -294,6 +303,25 @@ async fn files_are_read_again_for_every_connection() {
 }
 
 #[tokio::test]
+async fn a_renewed_certificate_of_ours_is_shown_from_the_next_connection_on() {
+    let office = Office::new();
+    let good = office.sign(&["db.internal"], |_| ());
+    let [_, _, full] = levels(&office.roots());
+    let identity = office.identity(&Office::new().sign(&["app"], |_| ()));
+    let tls = Tls { identity: Some(identity), ..full };
+    let welcome = || async {
+        let echo = Echo::with(&good, Some(&office), |_| ()).await;
+        let mut socket = echo.encrypt(&tls, "db.internal").await.ok()?;
+        socket.write_all(b"x").await.ok()?;
+        socket.flush().await.ok()?;
+        socket.read_u8().await.ok()
+    };
+    assert_eq!(welcome().await, None, "a stranger's");
+    office.identity(&office.sign(&["app"], |_| ()));
+    assert_eq!(welcome().await, Some(b'x'), "the renewed one");
+}
+
+#[tokio::test]
 async fn files_that_cannot_be_used_are_named() {
     let office = Office::new();
     let good = office.sign(&["db.internal"], |_| ());
@@ -411,4 +439,119 @@ async fn a_server_that_is_none_is_said_to_be_so() {
         let error = result.map(|_| ()).expect_err("no handshake");
         assert!(error.to_string().contains("no encrypted channel to db:1"), "{error}");
     }
+}
+
+/// What `openssl x509 -req` makes of a request without a file of extensions: X.509 of version 1, and its key.
+const VERSION_1: (&str, &str) = (
+    "-----BEGIN CERTIFICATE-----\n\
+     MIIBJzCBzwIUeSDfWhz53N1UABfvO4PZ+2uVwMswCgYIKoZIzj0EAwIwFjEUMBIG\n\
+     A1UEAwwLZGIuaW50ZXJuYWwwIBcNMjYxMjAxMTUyOTQzWhgPMjEyNjExMDcxNTI5\n\
+     NDNaMBYxFDASBgNVBAMMC2RiLmludGVybmFsMFkwEwYHKoZIzj0CAQYIKoZIzj0D\n\
+     AQcDQgAE3eNDPDvdeYkUGLArtJYD7rbd7dfZemxCQ/W6+OzkH9NgiMKqywMG2Fpf\n\
+     lPugEYCB19AtQkxnGD6XQhCtTz1jsjAKBggqhkjOPQQDAgNHADBEAiBc36QExE3D\n\
+     zMRThj33jY9PVsY/wWst+c4nAQzig9eyPQIgHPb0eAi/vzQ69sfTBnbvgYwrlPf7\n\
+     s23cimtQ5NwjjuQ=\n\
+     -----END CERTIFICATE-----\n",
+    "-----BEGIN PRIVATE KEY-----\n\
+     MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgKBGW2Etd6DMZoZjH\n\
+     YuIrWeoTEGQp73iY9Icz9OBABOOhRANCAATd40M8O915iRQYsCu0lgPutt3t19l6\n\
+     bEJD9br47OQf02CIwqrLAwbYWl+U+6ARgIHX0C1CTGcYPpdCEK1PPWOy\n\
+     -----END PRIVATE KEY-----\n",
+);
+
+#[tokio::test]
+async fn a_certificate_of_version_1_is_taken_where_none_is_verified_and_else_said_to_be_so() {
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+    use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+    let office = Office::new();
+    let good = office.sign(&["x"], |_| ());
+    let shown = |pem: &str| {
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
+        let key = ring::default_provider().key_provider.load_private_key(key).expect("a usable key");
+        let certificate = CertificateDer::from_pem_slice(VERSION_1.0.as_bytes()).expect("a certificate");
+        Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key)))
+    };
+    let (own, foreign) = (shown(VERSION_1.1), shown(&key().serialize_pem()));
+    for version in [Version::Tls12, Version::Tls13] {
+        let levels = levels(&Roots::File(office.write("old.pem", VERSION_1.0)));
+        let [none, authority, full] = levels.map(|tls| Tls { versions: (version, version), ..tls });
+        let echo = Echo::start(&good, |config| config.cert_resolver = own.clone());
+        let mut socket = echo.await.encrypt(&none, "db.internal").await.expect("any will do");
+        socket.write_all(b"x").await.expect("written");
+        socket.flush().await.expect("flushed");
+        assert_eq!(socket.read_u8().await.expect("read"), b'x');
+        let echo = Echo::start(&good, |config| config.cert_resolver = foreign.clone());
+        let error = echo.await.encrypt(&none, "db.internal").await.expect_err("another key").to_string();
+        assert!(error.contains("its certificate is not valid"), "{error}");
+        for tls in [authority, full] {
+            let echo = Echo::start(&good, |config| config.cert_resolver = own.clone());
+            let error = echo.await.encrypt(&tls, "db.internal").await.expect_err("no names").to_string();
+            assert!(error.contains("version 1; issue one of version 3"), "{error}");
+        }
+    }
+}
+
+/// Hands on what a server says up to so many bytes, and everything that it is told; whether it said more.
+async fn cut(mut ours: DuplexStream, mut servers: DuplexStream, after: usize) -> bool {
+    let (mut left, mut down, mut up) = (after, vec![0; 4096], vec![0; 4096]);
+    loop {
+        tokio::select! {
+            count = servers.read(&mut down) => {
+                let count = count.unwrap_or(0);
+                let passes = count.min(left);
+                left -= passes;
+                if ours.write_all(&down[..passes]).await.is_err() || count == 0 || passes < count {
+                    return passes < count;
+                }
+            }
+            count = ours.read(&mut up) => {
+                let count = count.unwrap_or(0);
+                if count == 0 || servers.write_all(&up[..count]).await.is_err() {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_is_cut_anywhere_ends_and_gives_nothing_that_was_not_said() {
+    let office = Office::new();
+    let acceptor = acceptor(&office.sign(&["db.internal"], |_| ()), None, |_| ());
+    let [_, _, full] = levels(&office.roots());
+    let said: Vec<u8> = (0..3_000_u32).map(|n| (n % 251) as u8).collect();
+    let (mut failed, mut short, mut whole) = (0, 0, 0);
+    for after in (0..).step_by(61) {
+        let (ours, near) = tokio::io::duplex(1 << 16);
+        let (far, servers) = tokio::io::duplex(1 << 16);
+        let middle = tokio::spawn(cut(near, far, after));
+        let (acceptor, words) = (acceptor.clone(), said.clone());
+        let server = tokio::spawn(async move {
+            let mut stream = acceptor.accept(servers).await?;
+            for piece in words.chunks(1_000) {
+                stream.write_all(piece).await?;
+                stream.flush().await?;
+            }
+            stream.shutdown().await
+        });
+        let mut heard = Vec::new();
+        match full.encrypt::<NoServer>(Socket::Own(Box::new(ours), None), "db.internal", &"db:1").await {
+            Ok(mut socket) => {
+                socket.read_to_end(&mut heard).await.expect("an end, and no error");
+                drop(socket);
+                assert!(said.starts_with(&heard), "{after}: something else");
+                if heard == said { whole += 1 } else { short += 1 }
+            }
+            Err(error) => {
+                assert_eq!((error.kind(), error.outcome()), (ErrorKind::Tls, Outcome::NotSent), "{error}");
+                failed += 1;
+            }
+        }
+        let was_cut = middle.await.expect("no panic");
+        let _ = server.await.expect("no panic");
+        if !was_cut {
+            break;
+        }
+    }
+    assert!(failed > 3 && short > 10 && whole > 0, "{failed} {short} {whole}");
 }

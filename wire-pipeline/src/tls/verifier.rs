@@ -10,7 +10,7 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::files::{self, Trusted};
-use super::{NotUsable, Provider, Tls, Verification};
+use super::{NotUsable, Provider, Tls, Verification, version_1};
 
 pub(super) fn verifier(tls: &Tls, provider: &Provider) -> Result<Arc<dyn ServerCertVerifier>, NotUsable> {
     if tls.verification == Verification::None {
@@ -115,7 +115,13 @@ impl ServerCertVerifier for Nothing {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        let algorithms = &self.0.signature_verification_algorithms;
+        match verify_tls12_signature(message, certificate, signed, algorithms) {
+            Err(error) if version_1::is_meant(&error) => {
+                version_1::verify_tls12_signature(message, certificate, signed, algorithms)
+            }
+            verified => verified,
+        }
     }
 
     fn verify_tls13_signature(
@@ -124,7 +130,13 @@ impl ServerCertVerifier for Nothing {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        let algorithms = &self.0.signature_verification_algorithms;
+        match verify_tls13_signature(message, certificate, signed, algorithms) {
+            Err(error) if version_1::is_meant(&error) => {
+                version_1::verify_tls13_signature(message, certificate, signed, algorithms)
+            }
+            verified => verified,
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
