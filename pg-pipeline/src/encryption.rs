@@ -88,10 +88,15 @@ pub(crate) async fn begin(
             Some([b'E', ..]) => {
                 return Err(failed(format!("{host} answered the question for TLS with an error")));
             }
+            // Not a failure of TLS: nothing is tried without it after that.
             Some([b'S' | b'N', _]) => {
-                return Err(failed(format!(
-                    "{host} has sent something before the connection was encrypted; somebody may sit in between"
-                )));
+                return Err(Fault::new(
+                    ErrorKind::Protocol,
+                    Outcome::NotSent,
+                    format!(
+                        "{host} has sent something before the connection was encrypted; somebody may sit in between"
+                    ),
+                ));
             }
             Some([]) | None => return Err(socket::interrupted(host, "PostgreSQL")),
             Some(_) => {

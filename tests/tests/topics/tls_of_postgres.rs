@@ -265,6 +265,9 @@ async fn nothing_that_comes_ahead_of_tls_is_believed() {
         assert!(!error.to_string().contains("trust me"), "{error}");
         assert_eq!(heard, b"", "nothing is said any more: {words}");
     }
+    // Nor is anything said in clear where TLS is only preferred.
+    let (result, heard) = says(b"SR\0\0\0\x08\0\0\0\x03", SslMode::Prefer).await;
+    assert_eq!((result.expect_err("stuffed").kind(), heard), (ErrorKind::Protocol, Vec::new()));
     // Who says no is told nothing either.
     let (result, heard) = says(b"N", SslMode::Require).await;
     assert_eq!(result.expect_err("no TLS").kind(), ErrorKind::Tls);
