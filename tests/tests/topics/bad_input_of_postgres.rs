@@ -33,6 +33,10 @@ async fn parameters_of_the_wrong_type_and_nul_are_refused() {
     assert!(error.to_string().contains("$2 cannot be encoded as int4"), "{error}");
     assert!(!error.to_string().contains("two"), "no parameter shows: {error}");
     let error = pool.query::<Row>("SELECT $1::text", ("a\0b",)).await.expect_err("no NUL in a text");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Encode, Outcome::NotSent));
+    assert!(error.to_string().contains("$1 contains a NUL"), "{error}");
+    // In an array it is the server that finds it.
+    let error = pool.query::<Row>("SELECT $1::text[]", (vec!["a\0b"],)).await.expect_err("nor in an array");
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Database, Outcome::Failed));
     for sql in ["SELECT '\0'", "\0"] {
         let error = pool.query::<Row>(sql, ()).await.expect_err("no NUL in a statement");
